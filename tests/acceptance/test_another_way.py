@@ -28,7 +28,7 @@ async def test_an_entity_does_not_end_before_a_person_has_settled_what_a_lost_ta
     assert world.counterparty.accepted.total() == 1
 
 
-async def test_nobody_is_called_for_what_may_be_repeated(world: World) -> None:
+async def test_an_effect_that_may_be_repeated_needs_no_person(world: World) -> None:
     world.counterparty.before_replying.shut()
     first = await world.spawn(APP)
     await world.client.start(RingAgain, "a", Booking())

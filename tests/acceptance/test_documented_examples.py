@@ -43,12 +43,12 @@ def test_a_small_lifecycle_is_small(name: str, most: int) -> None:
     assert len(FILES[name].splitlines()) <= most
 
 
-async def test_they_pass_the_strict_check_of_types(folder: Path) -> None:
+async def test_documented_examples_pass_mypy_strict(folder: Path) -> None:
     status, output = await _run(folder, "mypy", "--strict", "order.py", "comments.py")
     assert status == 0, output
 
 
-async def test_their_tests_pass(
+async def test_tests_of_documented_examples_pass(
     postgres: PostgresServer, temporal: TemporalServer, database: str, folder: Path
 ) -> None:
     shop = await asyncpg.connect(postgres.dsn(database))

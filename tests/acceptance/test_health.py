@@ -62,7 +62,7 @@ class Asked:
         return status == 503 and service in [each["service"] for each in body["reasons"]]
 
 
-async def test_what_is_away_is_missing_and_no_reason_to_restart_the_process(mortal: World) -> None:
+async def test_an_unavailable_server_makes_a_process_not_ready_and_still_live(mortal: World) -> None:
     asked = Asked()
     async with proxied(mortal.postgres.port) as proxy:
         url = mortal.dsn.replace(str(mortal.postgres.port), str(proxy.port))

@@ -51,7 +51,7 @@ def no_faults_after() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_faults_after")
-async def test_what_a_relay_held_that_vanished_in_a_batch_is_delivered_by_another(world: World) -> None:
+async def test_rows_of_a_relay_that_vanished_during_a_batch_are_delivered_by_another(world: World) -> None:
     vanished = asyncio.Event()
 
     def vanish(place: str, proxy: Proxy) -> None:

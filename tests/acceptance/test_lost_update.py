@@ -14,7 +14,7 @@ from tests.world import World
 
 
 @pytest.mark.parametrize("kind", ["lookup-inline", "escalate-inline"])
-async def test_what_a_retry_brought_about_before_the_engine_crashed_is_the_end_of_its_run_as_well(
+async def test_the_effect_of_a_retry_before_temporal_crashed_is_also_the_end_of_its_run(
     mortal: World, kind: str
 ) -> None:
     mortal.counterparty.replies = [{"refused": "not today"}]

@@ -43,7 +43,7 @@ async def test_thirty_bookings_are_done_once_though_servers_go_away_in_the_middl
     assert {key(kind, f"{kind}-{number}") for kind in LOOKUPS for number in IDS} <= set(mortal.counterparty.accepted)
 
 
-async def test_what_was_committed_while_temporal_was_away_is_delivered_later(mortal: World) -> None:
+async def test_a_start_committed_while_temporal_was_away_is_delivered_later(mortal: World) -> None:
     await mortal.spawn()
     await asyncio.to_thread(mortal.temporal.kill)
     await commit_bookings(mortal, LOOKUPS)
@@ -57,7 +57,7 @@ async def test_what_was_committed_while_temporal_was_away_is_delivered_later(mor
     assert sends(mortal.counterparty) == {key(kind): 1 for kind in LOOKUPS}
 
 
-async def test_what_was_committed_while_no_worker_ran_is_done_when_one_comes(world: World) -> None:
+async def test_a_start_committed_while_no_worker_ran_is_performed_once_one_runs(world: World) -> None:
     """Its relay was killed before it had seen the commit."""
     relay = await world.spawn()
     await relay.kill()

@@ -208,7 +208,7 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
 }
 
 
-async def test_what_can_not_run_says_so_in_one_line_and_exits_1(world: World) -> None:
+async def test_a_worker_that_cannot_run_prints_one_line_and_exits_1(world: World) -> None:
     certificate = self_signed(world.folder)
     encrypted = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=certificate.context())
     tls = f"127.0.0.1:{encrypted.sockets[0].getsockname()[1]}"

@@ -59,7 +59,7 @@ def test_the_sample_does_what_it_is_there_for(measured: dict[str, list[Round]]) 
     assert (found["history_events"], found["db_writes_per_run"]) == (23, 2)
 
 
-def test_what_is_written_holds_all_that_a_reader_looks_for(measured: dict[str, list[Round]], tmp_path: Path) -> None:
+def test_the_report_has_every_figure(measured: dict[str, list[Round]], tmp_path: Path) -> None:
     result = Result({"dev": measured, "real": measured}, {"activity": 3, "inline": 0.25}, FEW)
     write(result, tmp_path)
     content = json.loads((tmp_path / "bench.json").read_text())

@@ -158,7 +158,7 @@ async def test_a_side_with_a_look_up_shows_a_charge_late(shop: aiohttp.ClientSes
     assert await _charge(shop) != first
 
 
-async def test_who_reaches_a_held_place_waits_until_it_is_released(shop: aiohttp.ClientSession) -> None:
+async def test_a_process_at_a_held_place_waits_until_it_is_released(shop: aiohttp.ClientSession) -> None:
     await _put(shop, "/rules", RULES["keeps"])
     await _put(shop, "/hold", {"place": "reply-held"})
     charging = asyncio.create_task(_charge(shop))

@@ -36,7 +36,7 @@ def test_without_a_file_nothing_was_told(tmp_path: Path) -> None:
     assert not Kept(tmp_path / "none").at_the_end(ENTITY, 6)
 
 
-def test_what_each_of_several_tasks_ordered_the_end_with_is_kept_apart(tmp_path: Path) -> None:
+def test_the_results_of_each_task_that_ordered_the_end_are_kept_apart(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_text(line_of(end(6), {"p1": [IN_DOUBT]}, 1.0) + line_of(end(6), {"p1": [Done("7")]}, 2.0))
     first, second = Kept(file).at_the_end(ENTITY, 6)

@@ -100,7 +100,7 @@ def test_a_duplicate_is_seen(wrong: Facts) -> None:
     assert not verdict.excluded
 
 
-def test_what_the_design_excludes_is_counted_apart_with_its_reason() -> None:
+def test_a_finding_that_the_design_excludes_is_counted_apart_with_its_reason() -> None:
     repeated = replace(GOOD, lifecycle="repeat", effects=(replace(EFFECT, accepted=3),))
     frozen = replace(GOOD, effects=(replace(EFFECT, accepted=2, late=1),))
     dropped = replace(GOOD, lifecycle="dedupe", effects=(replace(EFFECT, dropped=4),))

@@ -43,7 +43,7 @@ def test_each_image_has_an_exact_version() -> None:
     )
 
 
-def test_what_an_image_installs_has_hashes() -> None:
+def test_every_package_of_an_image_has_a_hash() -> None:
     installs = re.findall(r"pip install (.*)", (INFRA / "Dockerfile").read_text())
     assert all("--require-hashes" in each or "--no-deps --no-index" in each for each in installs)
     for lock in LOCKS:
@@ -58,7 +58,7 @@ def test_a_worker_is_locked_to_the_versions_that_are_tested() -> None:
     assert pinned[LOCKS.index(INFRA / "locks/worker.lock")] <= tested
 
 
-def test_what_must_run_is_restarted_and_what_is_for_ever_is_chosen() -> None:
+def test_services_of_the_compose_file_are_restarted_and_its_permanent_choices_are_made() -> None:
     services = yaml.safe_load(COMPOSE)["services"]
     once = {"temporal-schema", "temporal-namespace", "app-tables", "migrate"}
     assert {name for name, each in services.items() if each.get("restart") != "unless-stopped"} == once

@@ -55,7 +55,7 @@ class Waiting:
         pytest.param(lambda server: (server.kill(), server.start()), id="killed"),
     ],
 )
-async def test_what_postgres_committed_is_there_after_it_was(
+async def test_a_commit_of_postgresql_survives_an_interruption(
     interrupt: Callable[[PostgresServer], object],
 ) -> None:
     with PostgresServer() as server:
@@ -188,7 +188,7 @@ def test_of_two_processes_that_need_temporal_at_once_one_builds_it(tmp_path: Pat
     assert Path(found[0]).read_text() == "built\n"
 
 
-def test_where_nothing_works_the_error_names_each_way_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_without_any_way_to_temporal_the_error_names_each_and_nothing_is_left_behind(tmp_path: Path) -> None:
     environment = machine_with_go(tmp_path, "echo 'no route to the modules' >&2; exit 1")
     with finder(environment, tmp_path / "said") as process:
         assert process.wait(timeout=60) == 1

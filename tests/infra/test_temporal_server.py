@@ -63,7 +63,7 @@ async def test_a_workflow_goes_on_after_a_crash_of(
         assert await in_time(started.result()) == "go"
 
 
-async def test_what_it_forgot_is_gone_and_it_serves_again(server: TemporalOnPostgres) -> None:
+async def test_a_server_whose_data_was_deleted_serves_again_without_it(server: TemporalOnPostgres) -> None:
     client = await Client.connect(server.address)
     started = await client.start_workflow(Told.run, id="lost", task_queue="nobody")
 

@@ -85,7 +85,7 @@ async def test_each_block_of_sql_runs(connection: asyncpg.Connection[asyncpg.Rec
     await connection.execute(re.sub(r"^(begin|commit);$", "", here, flags=re.MULTILINE))
 
 
-async def test_what_was_rejected_waits_for_delivery_again(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_a_retried_rejected_row_waits_for_delivery_again(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     [repair] = [sql for _, sql in BLOCKS if "perdure.retry_rejected" in sql]
     await connection.execute(re.sub(r"^(begin|commit);$", "", repair, flags=re.MULTILINE))
     waits = await connection.fetch("select lifecycle, id, generation, kind from perdure.outbox")

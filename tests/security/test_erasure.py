@@ -123,7 +123,7 @@ async def test_of_a_person_nothing_is_left_but_where_it_is_named(world: World, m
     assert (again, "forgot visit/7: " in told, "0 histories" in told) == (0, True, True), told
 
 
-async def test_what_can_not_be_erased_now_is_refused_before_anything_goes(world: World, mark: str) -> None:
+async def test_an_erasure_that_cannot_be_done_now_is_refused_before_anything_is_erased(world: World, mark: str) -> None:
     async with world.worker(app):
         await world.db.execute("insert into visit (id, name) values (7, $1)", mark)
         await world.db.execute("insert into visit_letter values ('l', 7, $1), ('m', 7, $1)", mark)
@@ -204,7 +204,7 @@ async def test_an_erasure_that_was_cut_off_is_finished_by_the_next_one(
     assert await places(world, mark) == set()
 
 
-async def test_what_the_app_does_not_know_is_erased_here_and_named(world: World, mark: str) -> None:
+async def test_entities_of_unknown_lifecycles_are_erased_here_and_named(world: World, mark: str) -> None:
     async with world.worker(app):
         await world.client.start("letter", "l", {"name": mark})
         await world.ended("letter", "l")

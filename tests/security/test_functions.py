@@ -32,7 +32,7 @@ async def test_each_function_has_a_fixed_search_path(world: World) -> None:
     assert found == []
 
 
-async def test_nobody_was_given_a_function_by_default(world: World) -> None:
+async def test_no_function_is_executable_by_default(world: World) -> None:
     found = [row[0] for row in await world.db.fetch(TO_PUBLIC, await with_applications(world))]
     assert found == ["reminders.input(reminders.patient)"]  # computes, and reads nothing
 

@@ -42,7 +42,7 @@ async def test_postgresql_and_python_refuse_the_same_characters(world: World) ->
     assert len(found) > 300
 
 
-def test_what_is_refused_is_what_can_not_be_seen() -> None:
+def test_exactly_the_invisible_characters_are_refused() -> None:
     visible = ("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN")  # signs of these scripts that Unicode counts as formats
     for code in range(sys.maxunicode + 1):
         kind, name = unicodedata.category(chr(code)), unicodedata.name(chr(code), "")

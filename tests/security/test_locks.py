@@ -47,7 +47,7 @@ async def test_the_months_are_made_and_a_worker_starts(
     assert await worker.stop() == 0
 
 
-async def test_what_is_missing_is_migrated(world: World, stranger: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_a_new_migration_is_applied(world: World, stranger: asyncpg.Connection[asyncpg.Record]) -> None:
     known = schema.migrations()
     next_one = schema.Migration(known[-1].number + 1, "again", "create table perdure.again ()")
     with pytest.MonkeyPatch.context() as patched:

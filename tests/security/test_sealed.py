@@ -76,7 +76,7 @@ async def refused(world: World) -> str:
     return reason
 
 
-async def test_what_belongs_to_the_entity_is_posted(world: World) -> None:
+async def test_a_value_sealed_for_the_entity_is_posted(world: World) -> None:
     async with world.worker(app):
         for id in ("ann", "bob"):
             await world.client.signal(Letters, id, Letters.send_off)

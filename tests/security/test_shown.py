@@ -60,7 +60,7 @@ def evil_text(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_what_is_shown_moves_no_cursor_and_adds_no_line(seed: int) -> None:
+def test_displayed_text_moves_no_cursor_and_adds_no_line(seed: int) -> None:
     text = evil_text(seed)
     assert not UNSEEN.search(one_line(text))
     assert not UNSEEN.search(lines(text).replace("\n", ""))

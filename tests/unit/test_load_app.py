@@ -109,7 +109,7 @@ def test_a_name_that_the_module_does_not_have_is_one_line(shop: Path, loaded: Lo
     assert loaded("shop.workers:app") == (1, said)
 
 
-def test_what_is_declared_wrongly_is_one_line(shop: Path, loaded: Loaded) -> None:
+def test_a_wrong_declaration_is_one_line(shop: Path, loaded: Loaded) -> None:
     (shop / "shop" / "workers.py").write_text("from perdure import Entity\n\nEntity('Order', '1')\n")
     status, said = loaded("shop.workers:app")
     assert (status, len(said.splitlines())) == (1, 1)

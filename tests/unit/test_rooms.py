@@ -81,7 +81,7 @@ def test_an_arrow_that_points_up_is_seen(tmp_path: Path) -> None:
     assert _imports(file) == {"workers.comments.app.app", "activities.mail.smtp"}
 
 
-def test_what_applications_share_knows_none_of_them() -> None:
+def test_shared_code_of_applications_imports_none_of_them() -> None:
     room = ROOT / "activities"
     shared = [*room.glob("*.py"), *(room / "http").glob("*.py")]
     outside = ("perdure", "activities.environment", "activities.secrets", "activities.http")
@@ -209,7 +209,7 @@ HEAVY = (
 )
 
 
-def test_what_workflows_import_pulls_in_no_client_library() -> None:
+def test_imports_of_workflows_load_no_client_library() -> None:
     code = f"""
 import importlib, sys
 for module in {LIGHT!r}:

@@ -65,7 +65,7 @@ async def test_every_kind_of_call_counts(entity: EditedEntity) -> None:
 
 
 @row("a call removed", "order of calls changed")
-async def test_what_is_past_a_call_that_is_removed_or_comes_later_can_be_followed_only_behind_patched(
+async def test_a_call_can_be_removed_or_moved_only_behind_patched(
     entity: EditedEntity,
 ) -> None:
     await _failed(entity, calls.Inserted)

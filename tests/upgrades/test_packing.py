@@ -51,7 +51,7 @@ async def test_then_may_be_added_where_it_takes_the_place_of_the_enter_that_foll
 @pytest.mark.parametrize(
     ("before", "after"), [(packing.Entering, packing.Then), (packing.Then, packing.Entering)], ids=["added", "removed"]
 )
-async def test_what_is_in_doubt_goes_on_with_then_and_without(entity: EditedEntity, before: type, after: type) -> None:
+async def test_a_run_in_doubt_continues_with_then_and_without(entity: EditedEntity, before: type, after: type) -> None:
     await _parked(entity, before)
     async with entity.worker(after):
         await entity.client.resolve(PACKING, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
@@ -63,7 +63,7 @@ async def test_what_is_in_doubt_goes_on_with_then_and_without(entity: EditedEnti
 
 
 @row("`then` removed from a `perform`")
-async def test_where_then_was_kept_it_can_not_be_removed_but_behind_patched(entity: EditedEntity) -> None:
+async def test_a_then_that_was_committed_can_be_removed_only_behind_patched(entity: EditedEntity) -> None:
     await _packed(entity, packing.Then)
     histories = await entity.histories()
     assert not await follows(packing.Entering, histories)

@@ -85,7 +85,7 @@ async def test_the_release_before_leads_lifecycles_to_their_end_on_this_ones_sch
     assert _made_by(world, old._folder, "purchase/a") == {True}
 
 
-async def test_what_the_release_before_began_this_one_ends(world: World, old: OldWorker) -> None:
+async def test_this_release_ends_the_runs_of_the_previous_one(world: World, old: OldWorker) -> None:
     world.counterparty.replies = [{"ok": True, "accept": True, "close": True}, {"refused": "no"}]
     await _client(world).start(PURCHASE, "doubtful", {})
 

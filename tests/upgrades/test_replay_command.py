@@ -83,7 +83,7 @@ async def test_an_edit_that_open_lifecycles_can_not_follow_is_named_and_one_that
         (["--from", "{histories}"], 1, "0 runs replayed, 0 can't be followed, {recorded} of other workflows"),
     ],
 )
-def test_what_can_not_be_replayed_is_said(
+def test_histories_that_cannot_be_replayed_are_reported(
     tmp_path: Path, arguments: list[str], status: int, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")

@@ -39,7 +39,7 @@ async def test_an_input_with_other_fields_is_read_by_defaults_and_validators(
     assert await entity.failures() == 0
 
 
-async def test_what_only_newer_workers_know_of_an_input_is_delivered_by_an_older_ones_relay(
+async def test_an_input_with_newer_fields_is_delivered_by_an_older_relay(
     entity: EditedEntity,
 ) -> None:
     await entity.client.start(LETTER, "a", {"to": "eve", "colour": "red"})
@@ -73,7 +73,7 @@ async def test_an_input_that_only_later_code_can_read_waits_for_that_and_wants_a
 
 
 @row("lifecycle's input: field added without")
-async def test_what_stands_still_can_be_cancelled_and_be_followed_later(entity: EditedEntity) -> None:
+async def test_a_run_that_stands_still_can_be_cancelled_and_replayed_later(entity: EditedEntity) -> None:
     await entity.client.start(LETTER, "a", {"to": "eve"})
     await Relay(
         entity.world.client._pool, entity.world.temporal_client, edition(shapes.Before), entity.world.config
@@ -155,7 +155,7 @@ async def test_a_receipt_that_can_not_be_read_waits_for_code_that_can_and_nothin
 
 
 @row("effect's input: field added or removed")
-async def test_what_is_sent_must_not_change_while_it_is_unsettled_and_if_it_does_nothing_is_sent(
+async def test_a_changed_input_of_an_unsettled_effect_is_not_sent(
     entity: EditedEntity,
 ) -> None:
     entity.other.replies = [{"not_done": "busy"}] * 1000

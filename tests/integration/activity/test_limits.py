@@ -73,7 +73,7 @@ async def test_an_operator_stops_slows_and_frees_a_limit_while_workers_run(limit
     assert "the code" in (await perdure(limited, "limit", *APP)).stdout
 
 
-async def test_what_still_waits_for_its_turn_when_it_expires_ends_expired_and_is_never_called(limited: World) -> None:
+async def test_an_attempt_that_expires_in_the_queue_is_never_called(limited: World) -> None:
     await shown(limited, "account", "0", "--by", "ann")
     async with limited.worker(app):
         await limited.client.start("limited", "a", Booking(seconds=1))
@@ -120,7 +120,7 @@ async def test_workers_of_both_queues_stop_within_one_grace_time(
     assert max(ended) - min(ended) < grace / 2
 
 
-async def test_what_a_mute_look_up_leaves_in_doubt_at_its_expiry_can_be_settled_later(limited: World) -> None:
+async def test_a_doubt_that_expires_without_an_answer_can_be_settled_later(limited: World) -> None:
     """It parks nobody; its doubt stays on record, until somebody who learns more says so."""
     limited.counterparty.replies = [ACCEPTED_UNSAID]
     limited.counterparty.mute = True

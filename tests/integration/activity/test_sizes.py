@@ -83,7 +83,7 @@ async def test_a_body_that_returns_what_can_not_be_kept_has_done_its_work(world:
 
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
 @pytest.mark.parametrize("way", ["regular", "inline", "look-up", "step"])
-async def test_what_is_as_large_as_it_may_be_goes_through(world: World, way: str, keys: str | None) -> None:
+async def test_values_of_the_largest_allowed_size_are_accepted(world: World, way: str, keys: str | None) -> None:
     await start(world, way, LARGEST_RECEIPT - AROUND)
     async with world.worker(app, keys=keys and SecretStr(keys)):
         assert await world.ended("large", "a") == "over"

@@ -173,7 +173,7 @@ async def test_a_database_without_the_schema_names_the_way_out(world: World) -> 
 
 
 @pytest.mark.parametrize("update", ["resolve", "retry", "cancel"])
-async def test_what_needs_temporal_says_so_where_there_is_none(world: World, update: str) -> None:
+async def test_a_method_that_needs_temporal_raises_an_error_without_it(world: World, update: str) -> None:
     client = Client(world.client._pool, config=world.config)
     await client.start(LookupBooking, "a", Booking())
     more = {"outcome": "done", "note": ""} if update == "resolve" else {}

@@ -197,7 +197,7 @@ async def test_a_restart_goes_with_the_transaction(kind: str, dsn: str, db: Any)
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-async def test_what_is_known_to_be_wrong_does_not_spoil_the_apps_transaction(kind: str, dsn: str, db: Any) -> None:
+async def test_an_error_found_beforehand_does_not_abort_the_apps_transaction(kind: str, dsn: str, db: Any) -> None:
     def wrong(client: Any, connection: Any) -> Any:
         with suppress(InvalidInput):
             return client.start("order", "a", {"item": "nul \0"}, connection=connection)
@@ -220,7 +220,9 @@ async def test_an_error_of_postgresql_is_the_librarys_own(kind: str, dsn: str, d
 
 @pytest.mark.parametrize("client", [CLIENT, SYNC_CLIENT], ids=["awaited", "blocking"])
 @pytest.mark.parametrize("given", ["pool", "engine", "cursor", "object"])
-async def test_what_is_no_connection_is_refused_by_its_name(given: str, client: Any, dsn: str) -> None:
+async def test_an_object_that_is_no_connection_is_refused_by_the_name_of_its_type(
+    given: str, client: Any, dsn: str
+) -> None:
     with sqlalchemy.create_engine("sqlite://").connect() as sqlite, psycopg.connect(dsn) as connection:
         made: dict[str, tuple[Any, str]] = {
             "pool": (asyncpg.create_pool(dsn), "asyncpg.pool.Pool: give a connection of"),
@@ -301,7 +303,7 @@ async def test_a_backslash_before_u0000_is_no_nul(db: Any) -> None:
     assert json.loads(await db.fetchval("select input from perdure.entity")) == ["\\u0000"]
 
 
-async def test_what_needs_connections_of_its_own_says_so_where_there_are_none() -> None:
+async def test_a_method_that_needs_a_pool_raises_an_error_without_one() -> None:
     for look in (CLIENT.status("order", "a"), CLIENT.wait("order", "a"), CLIENT.list("order")):
         with pytest.raises(NotConnected, match=r"needs the app's database: make the client by .*Client\.connect"):
             await look

@@ -198,7 +198,7 @@ async def test_a_transaction_that_stays_open_holds_up_nobody_elses_events(
         assert await ids(db, first[0]["position"]) == ["b"], "the stretch that it was in goes first"
 
 
-async def test_what_is_old_is_not_read_again_for_a_transaction_that_stays_open(dsn: str, db: Connection) -> None:
+async def test_an_open_transaction_does_not_cause_old_events_to_be_read_again(dsn: str, db: Connection) -> None:
     read = "select sum(idx_tup_fetch + seq_tup_read) from pg_stat_xact_user_tables where relname like 'transition%'"
     async with connected(dsn) as open_for_hours:
         await open_for_hours.execute("begin; select pg_current_xact_id()")
@@ -227,7 +227,7 @@ async def test_a_follower_goes_on_after_any_row_of_a_page(db: Connection) -> Non
         assert rest == [*(str(each) for each in range(number + 1, 7)), "later"]
 
 
-async def test_what_the_followers_own_transaction_writes_comes_after_its_commit(dsn: str, db: Connection) -> None:
+async def test_events_of_the_followers_own_transaction_come_after_its_commit(dsn: str, db: Connection) -> None:
     async with db.transaction():
         await start(db, "before")
         async with connected(dsn) as other:
@@ -291,7 +291,7 @@ PLACE = "0123456789ab.01234567"
         *(f"{PLACE}/1:9:/1:9:/0-/9999999999999999999.0.0", f"{PLACE}/1:1:/99999999999999999999:5:/0-/1.0.0"),
     ],
 )
-async def test_what_is_no_position_is_refused_with_a_hint(db: Connection, after: str) -> None:
+async def test_an_invalid_position_is_refused_with_a_hint(db: Connection, after: str) -> None:
     with pytest.raises(asyncpg.InvalidParameterValueError, match="is not a position") as error:
         await db.fetch(FEED, after, 10)
     assert "the last row that you have handled" in str(error.value.hint)
@@ -303,7 +303,7 @@ async def test_a_page_has_one_to_ten_thousand_rows(db: Connection, most: int | N
         await db.fetch(FEED, None, most)
 
 
-async def test_what_a_dump_brought_from_another_cluster_comes_first_and_once(db: Connection) -> None:
+async def test_events_of_a_dump_from_another_cluster_come_first_and_once(db: Connection) -> None:
     await start(db, "a", "b", "c")
     # As `pg_restore` leaves it: the numbers of that cluster's transactions may be beyond all of this one's.
     await db.execute("update perdure.transition set xid = '8000000000' where id <> 'b'")

@@ -75,7 +75,7 @@ async def test_transactions_that_reuse_numbers_lost_in_a_crash_are_not_missed(se
     assert (await read(servers, end))[0] == late
 
 
-async def test_what_was_handed_out_survives_a_crash_whatever_its_writer_had_set(servers: Servers) -> None:
+async def test_a_delivered_event_survives_a_crash_whatever_its_writer_had_set(servers: Servers) -> None:
     db = await asyncpg.connect(servers.dsn)
     await db.execute("set synchronous_commit = off")
     await db.execute("select perdure.start('booking', 'a', '{}')")

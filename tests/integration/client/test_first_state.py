@@ -111,7 +111,7 @@ async def test_a_delivery_never_waits_for_a_row_that_somebody_holds(world: World
             await looking.close()
 
 
-async def test_nobody_can_give_a_state(world: World) -> None:
+async def test_a_start_takes_no_state(world: World) -> None:
     with pytest.raises(asyncpg.UndefinedFunctionError):
         await world.db.execute("select perdure.start('paper', 'a', '{}', state => 'nonsense')")
 

@@ -23,7 +23,7 @@ async def test_each_committed_event_comes_once_and_in_order_or_a_position_is_ref
 @pytest.mark.parametrize(
     "seed", [80000, 80002], ids=["a-writer-is-under-way-at-the-first-call", "begins-anew-elsewhere"]
 )
-async def test_what_once_stopped_the_check_or_was_its_own_mistake_does_not_come_again(seed: int) -> None:
+async def test_no_earlier_mistake_of_the_check_happens_again(seed: int) -> None:
     await Run(seed, steps=150).play()
 
 

@@ -54,13 +54,13 @@ async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(
     assert (status.generation, status.state) == (1, "closed")
 
 
-async def test_what_is_open_is_not_restarted(world: World) -> None:
+async def test_an_open_entity_is_not_restarted(world: World) -> None:
     await world.client.start(LookupBooking, "a", Booking())
     with pytest.raises(NotNow, match="lookup/a is still open: Only a finished entity can be restarted"):
         await world.client.restart(LookupBooking, "a", by="ann", note="")
 
 
-async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
+async def test_an_entity_with_an_effect_in_doubt_is_not_restarted(world: World) -> None:
     world.counterparty.replies.append({"accept": True, "close": True})
     async with world.worker(app):
         await world.client.start(Escalate, "a", Booking(seconds=0.5))
@@ -71,7 +71,7 @@ async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
     assert (await world.client.status(Escalate, "a")).generation == 0
 
 
-async def test_what_nobody_knows_is_not_restarted(world: World) -> None:
+async def test_an_unknown_entity_is_not_restarted(world: World) -> None:
     with pytest.raises(NoSuchEntity, match=r"there is no lookup/a: perdure\.start starts it for the first time"):
         await world.client.restart(LookupBooking, "a", by="ann", note="")
 

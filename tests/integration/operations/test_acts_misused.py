@@ -83,7 +83,7 @@ async def test_wrong_usage_says_what_is_wrong_and_changes_nothing(world: World) 
     assert await untouched(world) == before
 
 
-async def test_what_makes_no_sense_is_refused_in_a_line_and_changes_nothing(world: World) -> None:
+async def test_an_act_that_cannot_work_is_refused_in_one_line_and_changes_nothing(world: World) -> None:
     world.counterparty.replies = [dict(LOST), {"refused": "no such bell"}]
     async with world.worker(app):
         for entity_id in ("over", "behind", "left"):

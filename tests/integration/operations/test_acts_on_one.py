@@ -72,7 +72,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
     assert await record(world, "ring", "e") == [("expired", "ann", "do-ring resolved as abandoned: too old")]
 
 
-async def test_what_is_terminated_under_an_open_row_is_retried_from_its_record(world: World) -> None:
+async def test_an_open_entity_whose_workflow_was_terminated_is_retried_from_its_record(world: World) -> None:
     world.counterparty.replies = [dict(REFUSED)]
     async with world.worker(app):
         await world.client.start(Ring, "a", Booking())
@@ -99,7 +99,7 @@ async def test_what_is_terminated_under_an_open_row_is_retried_from_its_record(w
     assert world.counterparty.accepted == {"ring/a/do-ring~1": 1}
 
 
-async def test_what_has_no_workflow_anywhere_is_retried_from_its_record(world: World) -> None:
+async def test_an_entity_without_a_workflow_is_retried_from_its_record(world: World) -> None:
     await world.client.start(Rest, "a", Booking())
     await world.db.execute("delete from perdure.outbox")
     end = await perdure(world, "retry", "rest", "a", *ANN, "lost")

@@ -94,7 +94,7 @@ async def test_a_frozen_worker_is_gone_until_it_goes_on(world: World) -> None:
     assert await stands(world, "repeat-inline", "repeat-inline", "finished") == "it ended as done"
 
 
-async def test_what_no_worker_has_is_not_picked_up(world: World) -> None:
+async def test_a_task_without_a_worker_is_not_picked_up(world: World) -> None:
     await commit_bookings(world, ["lookup"], ["a"])
     assert "its start waits for a relay, for" in await stands(world, "lookup", "a", "not-picked-up")
     await world.db.execute("delete from perdure.outbox")

@@ -39,7 +39,7 @@ async def test_each_doubt_is_named_with_the_key_that_the_other_side_knows_and_wh
     assert text.splitlines()[-1] == found[0]["resolve"]
 
 
-async def test_what_it_prints_settles_a_doubt_of_an_entity_that_has_ended(world: World) -> None:
+async def test_the_printed_command_settles_a_doubt_of_an_ended_entity(world: World) -> None:
     await world.db.execute(ENDED)
     await world.db.execute("update perdure.effect set id = 'it''s $5', key = 'order/it''s $5/send' where id = 'e4'")
     for table in ("ident", "finished"):

@@ -185,7 +185,7 @@ async def test_finished_ones_are_listed_the_newest_first(world: World) -> None:
     assert shown[1].split()[:3] == ["order/e4", "0", "expired"]
 
 
-async def test_what_is_watched_is_shown_again_when_it_has_changed(world: World) -> None:
+async def test_a_watched_list_is_shown_again_after_a_change(world: World) -> None:
     await world.db.execute(ENTITIES)
     watching = ("list", "--lifecycle", "parcel", "--watch", "--every", "0.1")
     async with at_terminal(world, *watching) as command, at_terminal(world, "status", "--watch") as overview:

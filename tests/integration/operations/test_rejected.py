@@ -153,14 +153,14 @@ async def test_the_record_of_what_may_have_happened_is_not_dropped(world: World)
     assert "'k' is on record as in_doubt: Dropped and started again it could happen twice" in end.stderr
 
 
-async def test_what_runs_is_not_dropped(world: World) -> None:
+async def test_a_rejected_start_of_a_running_entity_is_not_dropped(world: World) -> None:
     seq = await rejected(world)
     await world.db.execute("update perdure.entity set workflow_id = 'listener/a'")
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="listener/a runs"):
         await world.db.execute(DROP, seq)
 
 
-async def test_what_came_too_late_is_not_delivered_again_and_can_be_dropped(world: World) -> None:
+async def test_a_late_message_is_not_delivered_again_and_can_be_dropped(world: World) -> None:
     seq = await rejected(world)
     await world.db.execute("update perdure.ident set final = 'closed'; delete from perdure.entity")
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="has ended"):
@@ -260,7 +260,7 @@ async def test_wrong_usage_changes_nothing(world: World, arguments: list[str], g
     "call",
     ["retry_rejected($1, '')", "retry_rejected($1, 'ann', repeat('x', 2001))", "drop_rejected($1, null)"],
 )
-async def test_who_says_so_has_a_name(world: World, call: str) -> None:
+async def test_an_act_on_rejected_rows_requires_a_name(world: World, call: str) -> None:
     seq = await rejected(world)
     with pytest.raises(asyncpg.InvalidParameterValueError) as refusal:
         await world.db.execute(f"select perdure.{call}", seq)

@@ -67,7 +67,7 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
     assert "in doubt" in text
 
 
-async def test_one_that_waits_shows_for_whom_and_payloads_only_when_asked(world: World) -> None:
+async def test_a_waiting_entity_shows_the_reason_and_payloads_on_request(world: World) -> None:
     world.counterparty.replies = [{"accept": True, "close": True}, {"not_done": "busy", "retry_after": 600}]
     async with world.worker(app):
         await world.client.start("escalate", "escalate", Booking(what="a secret"))
@@ -114,7 +114,7 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
     assert json.loads(data.stdout)["problem"] in data.stderr
 
 
-async def test_one_that_is_not_there_is_one_line(world: World) -> None:
+async def test_an_unknown_entity_is_reported_in_one_line(world: World) -> None:
     await world.client.start("lookup", "a", Booking())
     for arguments, line in (
         (("lookup", "b"), "there is no lookup/b: it was never started, or its transaction was rolled back"),
@@ -124,7 +124,7 @@ async def test_one_that_is_not_there_is_one_line(world: World) -> None:
         assert (end.exit_code, end.stdout, end.stderr) == (1, "", f"perdure: {line}\n")
 
 
-async def test_what_outlived_its_month_and_what_somebody_did_is_told(world: World) -> None:
+async def test_show_includes_rows_of_dropped_months_and_acts_of_people(world: World) -> None:
     await world.client.start("lookup", "a", Booking())
     await world.db.execute(
         "with gone as (delete from perdure.transition returning *) "

@@ -46,7 +46,7 @@ async def test_open_lifecycles_stand_by_state_with_the_oldest_and_what_wants_a_p
     assert "due later" in shown
 
 
-async def test_what_waits_for_delivery_waits_since_it_was_committed(world: World) -> None:
+async def test_an_undelivered_row_waits_since_its_commit(world: World) -> None:
     assert await outbox(world) == NOTHING
     assert "no open lifecycles" in await status(world)
     await world.db.execute("select perdure.start('a', n::text, '{}') from generate_series(1, 3) n")
@@ -55,7 +55,7 @@ async def test_what_waits_for_delivery_waits_since_it_was_committed(world: World
     assert (found["waiting"], round(found["lag_seconds"] / 3600)) == (3, 1)
 
 
-async def test_what_the_app_wants_later_does_not_wait_before_its_time(world: World) -> None:
+async def test_a_start_for_later_does_not_count_as_waiting_before_its_time(world: World) -> None:
     await world.db.execute("select perdure.start('a', 'a', '{}', not_before => now() + interval '1 hour')")
     assert await outbox(world) == NOTHING | {"wanted_later": 1}
     await world.db.execute(
@@ -86,7 +86,7 @@ async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_
     assert end.stdout.count("no answer") == 2
 
 
-async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -> None:
+async def test_status_reports_doubts_finished_entities_and_findings(world: World) -> None:
     assert "no reconciliation has run yet" in await status(world)
     await world.db.execute(
         "select perdure.start('a', n::text, '{}') from generate_series(1, 4) n; "

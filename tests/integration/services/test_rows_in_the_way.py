@@ -136,7 +136,7 @@ async def test_a_time_that_no_client_can_read_holds_up_nobody_else(world: World,
     assert [row["id"] for row in rows] == ["far"]
 
 
-async def test_what_the_database_can_not_put_on_record_is_put_off_alone(world: World, relay: Relay) -> None:
+async def test_a_row_that_the_database_cannot_record_is_put_off_alone(world: World, relay: Relay) -> None:
     await world.db.execute("select perdure.start('listener', 'odd', '{\"numbers\": \"none\"}')")
     for number in range(5):
         await world.db.execute(START, f"good-{number}")

@@ -58,7 +58,7 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_arrives_together_is_committed_together(store: PostgresStore, db: Connection) -> None:
+async def test_concurrent_writes_are_committed_together(store: PostgresStore, db: Connection) -> None:
     last_id = "select pg_current_xact_id()::text::bigint"
     await written(store, a_move("warm", 1))
     before = await db.fetchval(last_id)

@@ -126,7 +126,7 @@ async def test_each_transaction_brings_its_bounds_and_leaves_none_behind(
     await theirs.close()
 
 
-async def test_what_fails_is_rolled_back_and_harms_no_other_statement(pool: Pool) -> None:
+async def test_a_failed_statement_is_rolled_back_and_harms_no_other(pool: Pool) -> None:
     async with pool.acquire() as connection:
         await connection.execute("insert into booking (id) values ('a')")
         with pytest.raises(asyncpg.UniqueViolationError):

@@ -122,7 +122,7 @@ async def test_another_state_of_the_same_version_is_late(either: Store) -> None:
 
 
 @pytest.mark.parametrize("final", [True, False])
-async def test_what_comes_after_the_final_state_learns_it(either: Store, final: bool) -> None:
+async def test_a_write_after_the_final_state_receives_that_state(either: Store, final: bool) -> None:
     await say(either, a_move("a", 5, "done", final=True))
     for version in (4, 5, 6):
         answer = await say(either, a_move("a", version, "error", final=final))
@@ -195,7 +195,7 @@ async def test_a_doubtful_attempt_is_taken_over_only_after_the_token_that_was_se
     assert (await say(either, a_begin("a", 3, "t3", after="t1"))).verdict is Verdict.STANDING
 
 
-async def test_what_certainly_did_not_happen_may_be_attempted_again(either: Store) -> None:
+async def test_an_effect_that_certainly_did_not_happen_may_be_attempted_again(either: Store) -> None:
     await stands(either, EffectStatus.NOT_DONE)
     answer = await say(either, a_begin("a", 2, "t2"))
     assert answer.verdict is Verdict.FRESH
@@ -280,7 +280,7 @@ async def test_the_time_for_a_repeat_begins_anew_where_nothing_is_in_doubt(eithe
         (EffectStatus.DONE, None, 20.0, EffectStatus.DONE),
     ],
 )
-async def test_what_an_attempt_ended_in_ends_no_doubt_about_the_one_before(
+async def test_the_outcome_of_an_attempt_ends_no_doubt_about_an_earlier_one(
     either: Store,
     status: EffectStatus,
     said: EffectStatus,

@@ -90,7 +90,7 @@ async def test_the_first_rejection_fires_an_alert_until_somebody_dealt_with_it(w
         check_firing(tmp_path, [quiet, rejected, dropped, dropped], [])
 
 
-async def test_what_no_worker_knows_is_counted_when_it_is_rejected(world: World) -> None:
+async def test_a_row_with_an_unknown_name_is_counted_when_it_is_rejected(world: World) -> None:
     async with metered(world, relay=False) as here:
         await world.db.execute("select perdure.start('unheard-of', 'a', '{}')")
         await world.db.execute(

@@ -158,7 +158,7 @@ async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Meter
     assert await here.value(names.ATTENTION, lifecycle="repeat") == 0
 
 
-async def test_what_expired_is_counted_with_whether_it_may_have_happened(world: World, here: Metered) -> None:
+async def test_an_expired_effect_is_counted_by_whether_it_may_have_happened(world: World, here: Metered) -> None:
     world.counterparty.replies_to = {"a": [ACCEPTED_UNSAID], "b": [{"not_done": "busy"}] * 30}
     for entity_id in ("a", "b"):
         await world.client.start("escalate", entity_id, Booking(seconds=1))
@@ -198,7 +198,7 @@ async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
         assert (await here.value(names.BACKLOG_SECONDS, **quietly) or 0) > 0
 
 
-async def test_what_is_exported_has_the_names_and_labels_that_are_documented(world: World) -> None:
+async def test_exported_metrics_have_the_documented_names_and_labels(world: World) -> None:
     faulty = App([*app.lifecycles.values(), Faulty], [body for _, body in app.bodies.values()])
     async with metered(world, faulty) as here:
         world.counterparty.replies += [ACCEPTED_UNSAID]

@@ -125,7 +125,9 @@ async def test_a_refusal_fails_the_workflow_with_its_reason(temporal: TemporalSe
 
 
 @pytest.mark.parametrize("fault", ["lost before", "lost after"])
-async def test_what_nobody_can_look_up_is_left_to_the_author(temporal: TemporalServer, bank: Bank, fault: str) -> None:
+async def test_a_doubt_without_a_look_up_is_raised_to_the_author(
+    temporal: TemporalServer, bank: Bank, fault: str
+) -> None:
     client, handle = await started(temporal, Letter.run, fault=fault)
     async with transfers.make(client, handle.id):
         await handle.signal(Letter.settle, "sent by hand")

@@ -111,7 +111,7 @@ async def test_one_port_has_the_metrics_of_all(world: World) -> None:
     assert all("process=" in line for line in text.splitlines() if not line.startswith("#"))
 
 
-async def test_what_can_not_start_is_reported_and_not_tried_for_ever(world: World) -> None:
+async def test_a_process_that_cannot_start_is_reported_and_not_tried_for_ever(world: World) -> None:
     async with fleet(world, TEMPORAL_ADDRESS="127.0.0.1:1") as made:
         assert await made.status() == 1
         assert "PERDURE-3201" in made.text

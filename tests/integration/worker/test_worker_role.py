@@ -136,7 +136,7 @@ async def test_the_months_to_come_are_made_for_it(world: World, role: str, colum
     assert await worker.stop() == 0
 
 
-async def test_what_was_not_granted_is_named_with_the_command(world: World, role: str, columns: str) -> None:
+async def test_a_missing_right_is_named_with_the_command_that_grants_it(world: World, role: str, columns: str) -> None:
     way = f'the owner of the schema runs `perdure grant "{role}" --as worker`'
     said = await refused(world, role)
     assert f'the role "{role}" lacks a right that a worker needs (' in said
@@ -154,7 +154,7 @@ async def test_what_was_not_granted_is_named_with_the_command(world: World, role
     assert await worker.stop() == 0
 
 
-async def test_it_can_add_to_what_is_on_record_and_not_change_it(world: World, role: str) -> None:
+async def test_the_role_of_a_worker_can_add_records_and_change_none(world: World, role: str) -> None:
     await granted(world, role)
     await world.client.start(LookupBooking, "a", Booking())
     await world.db.execute(f'set role "{role}"')
@@ -195,7 +195,7 @@ async def test_a_role_that_may_not_migrate_is_told_who_may(world: World, role: s
     assert f'to "{role}"`, or run `perdure migrate` as the owner of the database' in str(end.exception)
 
 
-async def test_who_does_not_own_the_schema_can_grant_nothing(world: World, role: str) -> None:
+async def test_a_role_that_does_not_own_the_schema_can_grant_nothing(world: World, role: str) -> None:
     await granted(world, role)
     end = await perdure(world, "grant", role, "--as", "worker", url=its(world, role))
     assert isinstance(end.exception, NotPermitted)

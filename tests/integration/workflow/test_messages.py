@@ -105,7 +105,7 @@ async def test_a_cancel_during_a_local_activity_waits_for_it(world: World, hold:
     await _was_done_once(world)
 
 
-async def test_what_was_said_in_time_is_in_the_final_snapshot(world: World) -> None:
+async def test_a_message_in_time_is_in_the_final_snapshot(world: World) -> None:
     world.counterparty.replies.append({"not_done": "busy", "retry_after": 1})
     async with world.worker(app):
         await world.client.start(LookInline, "a", Booking())

@@ -70,12 +70,12 @@ async def test_a_retry_while_an_attempt_is_under_way_is_refused(world: World, ki
     assert world.counterparty.seen("do") == 1
 
 
-async def test_what_is_asked_of_an_entity_that_nobody_knows_names_it(world: World) -> None:
+async def test_a_retry_of_an_unknown_entity_names_it(world: World) -> None:
     with pytest.raises(NoSuchEntity, match="there is no ring/b: it was never started"):
         await world.client.retry(Ring, "b", by="ann")
 
 
-async def test_what_is_asked_before_the_delivery_says_so(world: World) -> None:
+async def test_a_retry_before_the_delivery_is_refused_with_the_reason(world: World) -> None:
     await world.client.start(Ring, "a", Booking())
     with pytest.raises(NotNow, match="ring/a waits to be delivered to Temporal: try again in a moment"):
         await world.client.retry(Ring, "a", by="ann")

@@ -39,7 +39,7 @@ async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: An
     assert await world.db.fetchval(calls) == 2
 
 
-async def test_what_the_app_refuses_to_show_holds_up_no_outcome(world: World) -> None:
+async def test_a_column_that_the_app_refuses_delays_no_outcome(world: World) -> None:
     """The app's CHECK refuses the state; the effect is done, and the mirror knows."""
     await world.db.execute("insert into booking (id) values ('a')")
     await world.db.execute("alter table booking add check (state <> 'done')")

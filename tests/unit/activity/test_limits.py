@@ -108,7 +108,7 @@ def test_the_name_can_stand_in_the_name_of_a_task_queue() -> None:
 
 
 @pytest.mark.parametrize("other", [{"inline": True}, {"task_queue": "elsewhere"}])
-def test_it_has_a_task_queue_of_its_own_and_so_no_other_way(other: dict[str, Any]) -> None:
+def test_a_limited_effect_takes_no_other_way_to_a_worker(other: dict[str, Any]) -> None:
     for made in (
         lambda: Effect[str, int]("e", timeout=timedelta(seconds=1), doubt=Repeat(), limit=ACCOUNT, **other),
         lambda: Lookup[str, int]("f", limit=ACCOUNT, **other),
@@ -130,7 +130,7 @@ def test_two_limits_of_one_name_are_a_mistake() -> None:
         limits_of([ASKED, FIND, other])
 
 
-def test_what_waits_in_line_is_given_a_day_and_others_are_looked_after_sooner() -> None:
+def test_a_limited_attempt_may_wait_a_day_and_others_are_checked_sooner() -> None:
     plain = Effect[str, int]("plain", timeout=timedelta(seconds=1), doubt=Repeat())
     said = Effect[str, int](
         "said",

@@ -100,7 +100,7 @@ def test_a_set_where_no_type_is_declared_is_refused_before_anything_is_sent(more
         effect.dump_input(Untyped(more=more))
 
 
-def test_what_is_taken_has_the_same_bytes_in_every_process() -> None:
+def test_an_accepted_input_has_the_same_bytes_in_every_process() -> None:
     """Strings have another hash in each."""
     code = (
         "import json; from tests.unit.contracts.test_unordered import *; "

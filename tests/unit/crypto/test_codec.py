@@ -39,7 +39,7 @@ async def test_each_time_it_looks_different() -> None:
     assert await codec.encode([PLAIN]) != await codec.encode([PLAIN])
 
 
-async def test_what_was_sent_with_an_older_key_is_read_and_the_first_one_encrypts() -> None:
+async def test_payloads_of_an_older_key_are_read_and_the_first_key_encrypts() -> None:
     [old] = await Codec(Keyring({"a": A})).encode([PLAIN])
     codec = Codec(Keyring({"b": B, "a": A}))
     assert await codec.decode([old]) == [PLAIN]
@@ -61,13 +61,13 @@ async def test_a_key_that_is_not_here_is_named_and_a_changed_payload_refused() -
         await Codec(Keyring({"a": A, "b": A})).decode([moved])
 
 
-async def test_what_others_sent_passes() -> None:
+async def test_payloads_of_other_clients_pass() -> None:
     codec = Codec(Keyring({"a": A}))
     foreign = Payload(metadata={"encoding": b"binary/encrypted", KEY_ID: b"a"}, data=b"x" * 60)
     assert await codec.decode([PLAIN, foreign]) == [PLAIN, foreign]
 
 
-async def test_what_is_encrypted_is_not_encrypted_twice() -> None:
+async def test_an_encrypted_payload_is_not_encrypted_twice() -> None:
     codec = Codec(Keyring({"a": A}))
     sent = codec.encrypted(PLAIN)
     assert await codec.encode([sent]) == [sent]
@@ -102,7 +102,7 @@ def test_a_codec_of_the_app_s_own_stays() -> None:
     assert encrypting(made, CONFIG) is made
 
 
-async def test_who_has_no_keys_sends_plain_and_says_what_is_missing() -> None:
+async def test_a_client_without_keys_sends_plain_text_and_names_the_missing_key() -> None:
     codec = encrypting(pydantic_data_converter, Settings()).payload_codec
     assert codec is not None
     assert await codec.encode([PLAIN]) == [PLAIN] == await codec.decode([PLAIN])

@@ -81,7 +81,7 @@ async def test_a_bearer_has_payloads_decoded_and_encoded() -> None:
     ids=["none", "empty", "bare", "basic", "blank", "other", "longer", "its-hash", "no-ascii"],
 )
 @pytest.mark.parametrize("verb", ["decode", "encode", "anything"])
-async def test_nobody_else_is_told_anything(verb: str, authorization: str | None) -> None:
+async def test_a_request_without_a_token_gets_no_data(verb: str, authorization: str | None) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
     async with serving() as session, session.post(f"/{verb}", data=body(PLAIN), headers=headers) as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
@@ -131,7 +131,7 @@ async def test_another_page_gets_nothing_even_with_a_token(origin: str, method: 
     ],
     ids=["no-json", "no-payloads", "unknown-field", "unknown-key"],
 )
-async def test_what_can_not_be_decoded_is_refused_without_being_repeated(given: str, status: int) -> None:
+async def test_an_undecodable_payload_is_refused_and_not_repeated(given: str, status: int) -> None:
     async with serving() as session, session.post("/decode", data=given, headers=BEARER) as answer:
         assert answer.status == status
         assert "secret" not in await answer.text()
@@ -145,7 +145,7 @@ async def test_a_request_that_is_too_large_is_not_read_to_its_end() -> None:
         assert answer.status == 413
 
 
-async def test_who_decoded_how_many_is_logged_and_nothing_of_what(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_has_who_decoded_how_many_and_no_payload(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     sent = {**BEARER, "X-Namespace": "shop"}
     async with serving() as session, session.post("/decode", data=body(CODEC.encrypted(PLAIN)), headers=sent):

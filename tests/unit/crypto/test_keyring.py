@@ -109,7 +109,7 @@ def test_settings_don_t_show_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in settings().model_dump_json()
 
 
-def test_who_has_no_keys_needs_no_package_for_them_and_who_has_is_told_which() -> None:
+def test_keys_require_a_package_which_the_error_names() -> None:
     script = f"""
 import sys
 sys.modules["cryptography"] = None

@@ -85,7 +85,7 @@ def test_as_json_it_is_the_string_that_it_was() -> None:
 
 
 @pytest.mark.parametrize("kind", [Phone | None, Annotated[Private | None, PrivatePattern(r"\+[1-9]\d{6,14}")]])
-def test_it_may_be_missing_where_its_field_says_so(kind: Any, keys: Callable[..., None]) -> None:
+def test_an_optional_private_field_may_be_missing(kind: Any, keys: Callable[..., None]) -> None:
     keys(A)
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     assert adapter.validate_json("null") is None
@@ -119,7 +119,7 @@ def test_sealed_it_holds_ciphertext_that_its_key_opens(keys: Callable[..., None]
     assert Private(text).open(JO) == Private(text).open(JO, "phone") == PHONE
 
 
-def test_what_is_sealed_stays_as_it_is_when_keys_change(keys: Callable[..., None]) -> None:
+def test_a_sealed_value_does_not_change_with_the_keys(keys: Callable[..., None]) -> None:
     keys(A)
     sealed = Private(PHONE).seal(JO)
     keys(B, A)
@@ -133,7 +133,7 @@ def test_the_same_text_is_sealed_differently_each_time(keys: Callable[..., None]
     assert Private(PHONE).seal(JO) != Private(PHONE).seal(JO)
 
 
-def test_it_is_sealed_only_where_the_setting_says_so(keys: Callable[..., None]) -> None:
+def test_a_private_value_is_sealed_only_if_the_setting_is_on(keys: Callable[..., None]) -> None:
     keys(A, seal=False)
     assert Private(PHONE).seal(JO) == Private(PHONE)
 
@@ -144,7 +144,7 @@ def test_to_seal_without_keys_is_an_error_and_not_a_plain_text(monkeypatch: pyte
         Private(PHONE).seal(JO)
 
 
-def test_what_comes_from_outside_is_sealed_and_what_is_carried_on_is_not(keys: Callable[..., None]) -> None:
+def test_a_value_from_outside_is_sealed_and_a_sealed_one_is_passed_on(keys: Callable[..., None]) -> None:
     keys(A)
     note = TypeAdapter(Note).validate_python({"to": PHONE, "text": "hello"})
     assert TypeAdapter(Note).dump_python(note, mode="json") == {"to": PHONE, "text": "hello"}
@@ -248,7 +248,7 @@ def test_two_fields_can_have_one_name(keys: Callable[..., None]) -> None:
         Sheet.model_validate({"phone": data["contact"]})
 
 
-def test_what_was_sealed_for_another_entity_is_refused_where_it_is_read_or_given(keys: Callable[..., None]) -> None:
+def test_a_value_sealed_for_another_entity_is_refused(keys: Callable[..., None]) -> None:
     keys(A)
     with bound_to(JO):
         data = sealed_data(TypeAdapter(Note), {"to": PHONE})

@@ -42,7 +42,7 @@ class Acting:
         """The bar."""
 
 
-async def test_one_that_is_refused_harms_none_of_the_others() -> None:
+async def test_a_refused_entity_does_not_stop_the_others() -> None:
     acting = Acting()
     acting.failing["003"] = NotNow("order/003: too late")
     tally = await acting.bulk.run(names(20))
@@ -87,7 +87,7 @@ async def test_some_that_never_answer_do_not_stop_the_others() -> None:
     assert (tally.accepted, tally.refused, tally.unanswered) == (90, 10, None)
 
 
-async def test_what_nobody_has_thought_of_is_raised() -> None:
+async def test_an_unexpected_error_is_raised() -> None:
     acting = Acting()
     acting.failing["003"] = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):

@@ -75,7 +75,7 @@ def test_temporals_sdk_holds_heartbeats_back_so_silence_means_something_only_nea
     assert seen(sending(-4.6)) == (GONE, f"{LOST} 4.6 s ago; {ASKED}")
 
 
-def test_what_follows_a_lost_attempt_is_told_where_its_contract_is_known() -> None:
+def test_the_step_after_a_lost_attempt_is_named_if_its_contract_is_known() -> None:
     found = assess(Facts(now=NOW, workflow=WorkflowView(True, "running", [sending(-4.6)])))
     assert found.sentence.endswith("then its doubt policy says what follows (--app lets this command read it)")
 
@@ -153,7 +153,7 @@ def test_a_lost_attempt_that_the_workflow_waits_out_says_until_when() -> None:
         ),
     ],
 )
-def test_what_waits_as_it_should_says_for_what(facts: dict[str, Any], sentence: str) -> None:
+def test_a_waiting_entity_names_what_it_waits_for(facts: dict[str, Any], sentence: str) -> None:
     assert told(**facts) == (WAITS, sentence)
 
 
@@ -166,7 +166,7 @@ def test_an_open_entity_without_an_open_workflow_is_held_by_nobody() -> None:
     )
 
 
-def test_what_is_finished_is_finished_whatever_temporal_says() -> None:
+def test_a_finished_entity_is_finished_whatever_temporal_reports() -> None:
     ended = (Condition.FINISHED, "it ended as sent")
     assert seen(sending(-1), final="sent", undelivered_since=at(-1)) == ended
     assert told(final="sent", starts=at(-1), workflow=WorkflowView(False, "completed")) == ended

@@ -18,7 +18,7 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "10 m", "-1m", "m", "1w", "1h30m", "1e9d", "9999999d"])
-def test_what_is_no_duration_is_refused_with_the_ways_to_write_one(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InvalidSetting, match="is no duration: write 90s, 10m, 2h or 3d"):
         duration(text)
 

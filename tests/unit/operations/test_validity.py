@@ -34,6 +34,6 @@ def test_the_authorities_of_the_web_are_read_as_python_reads_them() -> None:
 
 
 @pytest.mark.parametrize("der", [b"", b"0", b"\x30\x82\xff\xff", b"\x30\x03\x30\x01\x00", b"\xff" * 40])
-def test_what_is_no_certificate_is_refused(der: bytes) -> None:
+def test_an_invalid_certificate_is_refused(der: bytes) -> None:
     with pytest.raises(ValueError, match="no certificate"):
         end_of(der)

@@ -84,7 +84,7 @@ async def test_a_service_that_has_ended_and_was_not_stopped_needs_a_new_process(
     assert health.live().problems[0].why == "it has ended"
 
 
-async def test_what_fails_is_missing_since_its_first_failure_and_until_it_works_again() -> None:
+async def test_a_failing_service_is_reported_from_its_first_failure_until_it_works() -> None:
     failures = [TemporalUnavailable("away"), TemporalUnavailable("still away")]
 
     async def act() -> None:

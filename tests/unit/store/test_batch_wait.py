@@ -30,7 +30,7 @@ def test_many_writes_and_slow_commits_wait_for_each_other() -> None:
     assert 0.03 < batch_wait.seconds(now) < LONGEST
 
 
-def test_nobody_waits_longer_than_the_longest_window() -> None:
+def test_no_write_waits_longer_than_the_longest_window() -> None:
     batch_wait, now = after(200, 0.01, commit=0.5)
     assert batch_wait.seconds(now) == LONGEST
 
@@ -41,7 +41,7 @@ def test_a_burst_is_forgotten_soon() -> None:
     assert batch_wait.seconds(now + 5) == 0
 
 
-def test_where_waiting_brings_nobody_it_is_left_for_longer_and_longer() -> None:
+def test_after_a_wait_in_vain_no_write_waits_for_longer_and_longer() -> None:
     """Four writers that wait for their own answers: nobody else can come."""
     batch_wait, now = after(500, 0.002, commit=0.006)
     breaks = []
@@ -56,7 +56,7 @@ def test_where_waiting_brings_nobody_it_is_left_for_longer_and_longer() -> None:
     assert breaks == [1, 2, 4]
 
 
-def test_where_waiting_brings_company_it_goes_on() -> None:
+def test_writes_wait_on_while_waiting_gathers_others() -> None:
     batch_wait, now = after(200, 0.01, commit=0.006)
     batch_wait.note_gain(FEWEST_WRITES, now)
     assert batch_wait.seconds(now) > 0

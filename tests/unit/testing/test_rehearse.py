@@ -91,7 +91,7 @@ async def test_an_exception_is_what_the_body_raises(raised: Exception, outcome: 
     assert seen.states == [Way.DOING, Way.DONE]
 
 
-async def test_what_ends_without_a_final_state_is_seen_waiting() -> None:
+async def test_a_run_that_does_not_reach_a_final_state_is_reported_as_waiting() -> None:
     seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [Refused("unknown street"), ONE]}, allow_unused=True)
     assert (seen.states, seen.end) == ([Way.DOING, Way.FAILED], None)
     assert (seen.waits_for, seen.attention) == ("retry_now", "unknown street")
@@ -156,7 +156,7 @@ async def test_a_late_outcome_of_an_inline_call_wakes_the_parked_run() -> None:
     assert (seen.end, seen.took, seen.calls(effect)) == (Way.DONE, timedelta(hours=1), 1)
 
 
-async def test_what_comes_after_the_end_changes_nothing_and_leaves_nothing_behind() -> None:
+async def test_a_message_after_the_end_changes_nothing() -> None:
     effect = REGULAR["repeat"]
     before = asyncio.all_tasks()
     seen = await rehearse(bookings.Repeat, Booking(), {effect: [Late(ONE, after=timedelta(hours=1)), TWO]})

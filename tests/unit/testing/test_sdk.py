@@ -27,7 +27,7 @@ def test_a_newer_sdk_is_named_in_a_warning() -> None:
 
 
 @pytest.mark.parametrize("installed", [None, f"1.{OLDEST[1]}.0", f"1.{NEWEST[1]}.3"])
-def test_what_was_tested_is_used_without_a_word(installed: str | None) -> None:
+def test_a_tested_sdk_is_used_without_a_warning(installed: str | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_sdk(installed)

@@ -788,7 +788,7 @@ async def test_new_code_takes_the_patched_way() -> None:
     assert (await virtual(Patched).run()).result() == [True, True, False]
 
 
-async def test_what_is_no_end_of_an_activity_is_refused() -> None:
+async def test_an_invalid_end_of_an_activity_is_refused() -> None:
     with pytest.raises(TypeError, match="which is no end"):
         await virtual(OneActivity, False, on_activity=always("done")).run()  # type: ignore[arg-type]
 

@@ -71,7 +71,7 @@ class Regular(Lifecycle[str, Stage]):
 
 
 @pytest.mark.parametrize("lifecycle", [Regular, *stepping.lifecycles.values()], ids=lambda each: each.__name__)
-def test_what_is_deterministic_is_not_refused(lifecycle: type[Lifecycle[Any, Any]]) -> None:
+def test_deterministic_code_is_not_refused(lifecycle: type[Lifecycle[Any, Any]]) -> None:
     check(lifecycle)
 
 

@@ -60,7 +60,7 @@ class Witnessed(Lifecycle[str, Way]):
         self.said.word = word
 
 
-async def test_what_is_parked_is_settled_by_the_message() -> None:
+async def test_a_message_settles_a_parked_effect() -> None:
     for again in False, True:
         seen = await rehearse(
             Witnessed,
@@ -104,7 +104,7 @@ def _in_doubt(status: LifecycleStatus) -> bool:
     return any(each.status == "in_doubt" for each in status.effects)
 
 
-async def test_it_is_not_asked_about_what_certainly_was_not_done() -> None:
+async def test_the_message_does_not_count_for_an_effect_that_certainly_was_not_done() -> None:
     script = {REPEATED: [NotDone("busy"), "done"]}
     seen = await rehearse(
         Witnessed, REPEATED.name, script, messages=[At(timedelta(seconds=0.1), "call_back", "thanks")]

@@ -68,13 +68,13 @@ def known(status: EffectStatus, *, in_flight: float = -60, in_doubt_for: float =
         (known(NOT_DONE, different=True), Settled(NOT_DONE, different=True)),
     ],
 )
-def test_where_nothing_is_in_doubt_the_policy_has_no_say(policy: str, what: Known, step: Decision) -> None:
+def test_without_a_doubt_the_doubt_policy_does_not_matter(policy: str, what: Known, step: Decision) -> None:
     assert decide(EFFECTS[policy], what, now=NOW) == step
 
 
 @pytest.mark.parametrize("policy", EFFECTS)
 @pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
-def test_what_is_of_no_use_any_more_has_expired(policy: str, status: EffectStatus) -> None:
+def test_an_effect_past_its_time_has_expired(policy: str, status: EffectStatus) -> None:
     what = known(status, failures=5, read=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW) == Settled(status, expired=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + timedelta(seconds=1)) != Settled(
@@ -99,7 +99,7 @@ def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks
 
 
 @pytest.mark.parametrize("status", [EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED])
-def test_what_is_settled_does_not_expire(status: EffectStatus) -> None:
+def test_a_settled_effect_does_not_expire(status: EffectStatus) -> None:
     assert decide(EFFECTS["repeat"], known(status), now=NOW, expires_at=NOW - timedelta(seconds=1)) == Settled(status)
 
 

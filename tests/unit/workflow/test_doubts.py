@@ -218,7 +218,7 @@ class TestALaterNo:
         assert status(seen) is EffectStatus.IN_DOUBT
 
     @pytest.mark.parametrize("policy", ["repeat", "dedupe"])
-    async def test_a_later_done_ends_it(self, policy: str) -> None:
+    async def test_a_later_done_ends_the_doubt(self, policy: str) -> None:
         seen = await called(Plan(doubt=policy), WorkerLost(), 5)
         assert (said(seen), status(seen)) == ("number 5", EffectStatus.DONE)
 
@@ -268,12 +268,12 @@ class TestNeverMade:
     """What was never attempted uses up no retry, and is no failure."""
 
     @pytest.mark.parametrize("never", [NotPickedUp(), WorkerLost(before=True)])
-    async def test_it_uses_up_no_retry(self, never: Any) -> None:
+    async def test_a_doubt_uses_up_no_retry(self, never: Any) -> None:
         seen = await called(Plan(), never, BUSY, never, never, BUSY)
         assert said(seen) == "GaveUp, False: 2 attempts failed, the last: busy"
         assert seen.calls(CALL) == 2
 
-    async def test_what_nobody_picked_up_costs_no_back_off(self) -> None:
+    async def test_an_attempt_that_no_worker_picked_up_costs_no_back_off(self) -> None:
         seen = await called(Plan(), *[NotPickedUp()] * 10, 5)
         assert (said(seen), seen.took) == ("number 5", 10 * (timedelta(minutes=5) + timedelta(seconds=1)))
 
@@ -281,7 +281,7 @@ class TestNeverMade:
 class TestAnExpiry:
     """What is on record is read before an effect counts as expired."""
 
-    async def test_what_was_done_stays_done_in_a_run_that_begins_after_it(self) -> None:
+    async def test_a_done_effect_stays_done_in_a_later_run(self) -> None:
         seen = await called(Plan(lasts=3, then=True), 5, next=[BUSY, BUSY, 6], renew_at_every_wait=True)
         assert seen.runs > 1
         assert (said(seen), seen.calls(CALL)) == ("number 5", 1)
@@ -296,7 +296,7 @@ class TestAnExpiry:
         seen = await called(Plan(lasts=3, inline=True), BUSY, WorkerLost())
         assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
 
-    async def test_what_came_in_between_two_runs_is_read_first(self) -> None:
+    async def test_an_outcome_recorded_between_two_runs_is_read_first(self) -> None:
         view = EffectView(status=EffectStatus.IN_DOUBT, token="t1", attempts=1)
         before = Carried(
             state="calling", unsettled={KEY: Unsettled(known=Known(effect=view, read=True), seen_at=START)}
@@ -336,7 +336,7 @@ class TestLateWords:
     """What an attempt that was taken for lost reports late reaches the run that waits for a person."""
 
     @pytest.mark.parametrize("late", [BUSY, NO, 5])
-    async def test_nobody_is_waited_for_once_it_is_on_record(self, late: Any) -> None:
+    async def test_no_person_is_waited_for_once_the_outcome_is_on_record(self, late: Any) -> None:
         seen = await called(Plan(doubt="escalate"), Late(late, after=timedelta(minutes=5)), 6)
         assert seen.end is not None
         assert status(seen) is not EffectStatus.IN_DOUBT

@@ -367,7 +367,7 @@ class TestDoubts:
     @pytest.mark.parametrize("first", [InDoubt("cut"), WorkerLost()], ids=["in doubt", "lost"])
     @pytest.mark.parametrize("renews", [False, True], ids=["one run", "new runs"])
     @asked
-    async def test_what_is_in_doubt_is_settled_before_the_end(
+    async def test_a_doubt_is_settled_before_the_end(
         self, policy: str, way: str, first: Any, renews: bool, message: Any
     ) -> None:
         effect, find = (REGULAR[policy], FIND) if way else (INLINE[policy], FIND_INLINE)
@@ -437,7 +437,7 @@ class TestRenewals:
         often = await seen("gather regular-repeat", script, renew_at_every_wait=True)
         assert (once.took, often.took, often.runs > 3) == (timedelta(minutes=2.5), timedelta(minutes=2.5), True)
 
-    async def test_what_is_parked_is_put_on_record_once(self) -> None:
+    async def test_a_parked_effect_is_recorded_once(self) -> None:
         script = {ASK: [InDoubt("cut")], OTHER: [*[NotDone("busy")] * 4, 1]}
         often = await seen("gather regular-escalate", script, renew_at_every_wait=True)
         once = await seen("gather regular-escalate", script)

@@ -251,7 +251,7 @@ class TestDeclaration:
             "wait_for",
         ],
     )
-    def test_what_every_lifecycle_has_can_not_be_overridden(self, name: str) -> None:
+    def test_the_methods_of_every_lifecycle_cannot_be_overridden(self, name: str) -> None:
         with pytest.raises(DeclarationError, match=f"Wrong.{name} overrides what every lifecycle has"):
             self.declare(**{name: lambda self: None})
 
@@ -398,7 +398,7 @@ class TestRetry:
         assert seen.states == [Step.GOING, Step.HELD, Step.GOING, Step.DONE]
         assert seen.keys == ["ruled/1/limited"]
 
-    async def test_what_expired_before_it_began_was_never_begun(self) -> None:
+    async def test_an_effect_that_expired_before_its_attempt_has_none(self) -> None:
         seen = await ruled("once", {SEND: [WorkerLost(before=True)]}, lasts=3)
         assert (seen.states, seen.keys) == ([Step.HELD], [])
         assert seen.attention == "Expired: it was of no use any more, in doubt: False"
@@ -560,7 +560,7 @@ class TestResolve:
             ({"outcome": "not_done", "effect": "ring"}, "effect='ring': name one of send"),
         ],
     )
-    async def test_what_makes_no_sense_is_refused(self, said: dict[str, Any], sentence: str) -> None:
+    async def test_an_impossible_resolution_is_refused(self, said: dict[str, Any], sentence: str) -> None:
         seen = await self.say(**said)
         assert (why(seen) or "").startswith(sentence)
         assert seen.waits_for == "resolve send"

@@ -115,7 +115,7 @@ class Goes(Lifecycle[str, Place]):
         await self.enter(Place.THERE)
 
 
-async def test_what_can_not_be_read_is_looked_at_again_after_ten_seconds() -> None:
+async def test_an_unreadable_record_is_tried_again_after_ten_seconds() -> None:
     Shy.tries = 0
     seen = await rehearse(Goes, "x", {GO: [Shy.model_construct(number=1)]})
     assert (seen.end, seen.calls(GO), seen.took) == (Place.THERE, 1, timedelta(seconds=10))

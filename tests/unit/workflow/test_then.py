@@ -168,7 +168,7 @@ async def told(lifecycle: Any, script: dict[Any, Any], **more: Any) -> Any:
     return await rehearse(lifecycle, Order(), script, **more, allow_unused=True)
 
 
-async def test_what_is_done_is_in_that_state_without_a_write_of_its_own() -> None:
+async def test_a_done_effect_is_in_the_state_of_then_without_a_further_write() -> None:
     seen = await told(Straight, {SEND: [Slip()]})
     assert seen.states == [Step.GOING, Step.DONE]
     assert seen.end == Step.DONE

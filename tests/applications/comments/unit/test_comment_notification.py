@@ -132,7 +132,7 @@ async def test_a_worker_that_was_only_frozen_ends_it_with_its_late_word() -> Non
     assert (seen.states, seen.took, seen.calls(SEND_MAIL)) == ([SENDING, SENT], timedelta(hours=1), 1)
 
 
-async def test_it_can_be_cancelled_while_nothing_is_under_way() -> None:
+async def test_a_notification_can_be_cancelled_while_no_call_is_under_way() -> None:
     for pause in (timedelta(hours=9), timedelta.max):  # as a server may ask for
         seen = await notify([NotDone("away", retry_after=pause)], None, At(timedelta(hours=1), "cancel", ANN))
         assert (seen.states, seen.took) == ([SENDING, CANCELLED], timedelta(hours=1))

@@ -116,7 +116,7 @@ async def test_a_recipient_without_a_mailbox_is_processed_and_its_sender_gets_th
     await world.until(lambda: postfix.delivered()["news"].total() == before + 1, "the bounce")
 
 
-async def test_who_may_not_send_and_what_finds_no_room_are_tried_again_until_the_queue_takes_them(
+async def test_a_forbidden_sender_and_a_full_queue_are_tried_again_until_the_queue_accepts(
     world: World, postfix: Postfix, workers: Workers
 ) -> None:
     body = "x" * 9_000

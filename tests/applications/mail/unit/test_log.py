@@ -333,7 +333,7 @@ def test_a_stamp_without_a_zone_is_in_the_zone_of_the_settings_and_the_later_of_
     assert stamp_of(b"Oct 25 02:30:00 mx x", at, berlin) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
 
 
-async def test_what_the_embedded_server_took_is_found_by_the_same_look_up(tmp_path: Path) -> None:
+async def test_a_mail_that_the_server_accepted_is_found_by_the_same_look_up(tmp_path: Path) -> None:
     async with mail_server(tmp_path):
         sent = attempt()
         receipt = await send_mail(LETTER, sent)
@@ -354,7 +354,7 @@ async def test_a_doubt_is_resolved_by_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reply", ["451 4.3.0 not now", "close"])
-async def test_what_the_embedded_server_saw_but_did_not_take_is_a_miss(tmp_path: Path, reply: str) -> None:
+async def test_a_mail_that_the_server_saw_and_did_not_accept_is_a_miss(tmp_path: Path, reply: str) -> None:
     async with mail_server(tmp_path) as server:
         server.order(At.END, Fault(close=True) if reply == "close" else Fault(reply))
         sent = attempt()

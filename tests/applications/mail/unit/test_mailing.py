@@ -68,7 +68,7 @@ async def test_exactly_once_sends_again_what_is_missed_twice_when_nothing_can_be
     assert seen.took >= SENDMAIL.timeout + timedelta(seconds=30)
 
 
-async def test_one_miss_between_queue_and_log_is_not_believed() -> None:
+async def test_a_single_miss_between_queue_and_log_does_not_count() -> None:
     """It had left the queue, and syslog was not there yet: the second question finds it."""
     late: list[Any] = [OSError("the queue can't be listed")] * 9
     seen = await mailing(ONCE, [WorkerLost()], [*late, None, FOUND])
@@ -137,7 +137,7 @@ async def test_a_worker_that_was_only_frozen_ends_it_with_its_late_word() -> Non
     assert (seen.states, seen.took, seen.calls(SENDMAIL)) == ([PROCESSING, PROCESSED], timedelta(hours=1), 1)
 
 
-async def test_it_can_be_cancelled_while_the_program_can_not_be_run() -> None:
+async def test_a_mail_can_be_cancelled_while_the_program_cannot_be_run() -> None:
     ours = NotDone("no program /usr/sbin/sendmail that can be run", retry_after=timedelta(hours=9))
     seen = await mailing(ONCE, [ours], None, At(timedelta(hours=1), "cancel", ANN))
     assert (seen.states, seen.took) == ([PROCESSING, CANCELLED], timedelta(hours=1))

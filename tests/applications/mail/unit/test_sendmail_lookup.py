@@ -154,7 +154,7 @@ async def test_a_mail_to_the_same_recipient_that_may_not_be_read_leaves_the_ques
         await find_sent_mail(LETTER, asked())
 
 
-async def test_what_may_not_be_read_but_is_past_maildrop_is_for_the_log_to_tell(tmp_path: Path) -> None:
+async def test_a_mail_past_maildrop_that_cannot_be_read_is_left_to_the_log(tmp_path: Path) -> None:
     with queue(tmp_path, {"queue": "deferred", "id": "4Q", "to": HERE, "key": "any"}, readable=False):
         assert await find_sent_mail(LETTER, asked()) is None
 

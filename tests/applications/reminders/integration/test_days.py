@@ -23,7 +23,7 @@ WORDS: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_what_is_said_one_second_before_a_dose_holds_for_it(skipping: Skipping) -> None:
+async def test_a_change_one_second_before_a_dose_applies_to_it(skipping: Skipping) -> None:
     due, names = await said_before_it_is_due(skipping)
     for word in ("phone", "channel", "plan"):
         await skipping.over(names[word], 1)
@@ -74,7 +74,7 @@ async def test_in_the_quiet_hours_across_midnight_nothing_is_sent(skipping: Skip
     assert (await skipping.clinic.doses("stays"))[1]["why"] == "all of its window lies in the quiet hours"
 
 
-async def test_who_signs_off_while_a_reminder_is_being_sent_gets_no_other_one(skipping: Skipping) -> None:
+async def test_a_patient_who_signs_off_during_a_reminder_gets_no_other_one(skipping: Skipping) -> None:
     today, provider = await skipping.tomorrow(), skipping.clinic.telephony
     plan = a_plan({"rule": DAILY, "start": today}, {"id": "later", "rule": DAILY, "start": today[:-5] + "08:30"})
     provider.silence = 0.5

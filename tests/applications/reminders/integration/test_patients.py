@@ -62,7 +62,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-async def test_what_can_not_work_is_refused_at_sign_up_with_the_reason(quiet_clinic: Clinic, reason: str) -> None:
+async def test_an_impossible_plan_is_refused_at_sign_up_with_the_reason(quiet_clinic: Clinic, reason: str) -> None:
     with pytest.raises(asyncpg.CheckViolationError, match=reason):
         await quiet_clinic.sign_up("jo", **REFUSED[reason])
     assert await quiet_clinic.db.fetchval("select count(*) from perdure.ident") == 0

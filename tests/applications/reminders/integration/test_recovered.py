@@ -21,7 +21,7 @@ def at(hour: int) -> str:
     return json.dumps(a_plan({"rule": f"FREQ=DAILY;BYHOUR={hour};BYMINUTE=0", "start": f"{TOMORROW:%Y-%m-%d}T00:00"}))
 
 
-async def test_what_patients_were_told_is_known_after_the_engine_was_lost(quiet_clinic: Clinic) -> None:
+async def test_changes_before_temporal_was_lost_are_known_after_the_recovery(quiet_clinic: Clinic) -> None:
     clinic, world = quiet_clinic, quiet_clinic.world
     async with world.worker(app):
         for patient in ("moved", "paused"):

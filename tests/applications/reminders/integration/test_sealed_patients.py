@@ -33,7 +33,7 @@ def plan_of(plan: dict[str, Any], what: str) -> dict[str, Any]:
     return {"rules": [{**rule, "what": what} for rule in plan["rules"]]}
 
 
-async def test_what_is_sealed_for_a_patient_reaches_that_patient(quiet_clinic: Clinic) -> None:
+async def test_a_sealed_value_reaches_its_own_patient(quiet_clinic: Clinic) -> None:
     id, plan = soon()
     async with quiet_clinic.world.worker(app):
         await quiet_clinic.sign_up(
@@ -48,7 +48,7 @@ async def test_what_is_sealed_for_a_patient_reaches_that_patient(quiet_clinic: C
 
 
 @pytest.mark.parametrize("field", ["phone", "what"])
-async def test_what_is_copied_from_the_row_of_another_patient_reaches_nobody(quiet_clinic: Clinic, field: str) -> None:
+async def test_a_sealed_value_copied_from_another_patients_row_reaches_nobody(quiet_clinic: Clinic, field: str) -> None:
     id, plan = soon()
     theirs = {"rules": [{"id": "m", "what": sealed("Aspirin", "victim", "what"), **TOMORROW}]}
     await quiet_clinic.sign_up("victim", theirs, ZONE, phone=sealed(NUMBER, "victim", "phone"))

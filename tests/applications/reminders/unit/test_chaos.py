@@ -56,7 +56,7 @@ def judged(dose: DoseFacts = SENT, kind: Kind = Kind.TEXTED, *nobodys: Acceptanc
         (REFUSED, Kind.NOBODY),
     ],
 )
-def test_what_is_right_passes(dose: DoseFacts, kind: Kind) -> None:
+def test_a_correct_run_passes_the_audit(dose: DoseFacts, kind: Kind) -> None:
     assert judged(dose, kind).findings == []
 
 
@@ -88,11 +88,11 @@ def test_what_is_right_passes(dose: DoseFacts, kind: Kind) -> None:
         (SENT, Kind.QUIET, "mismatch"),
     ],
 )
-def test_what_is_wrong_with_a_dose_is_found(dose: DoseFacts, kind: Kind, found: str) -> None:
+def test_the_audit_finds_each_fault_of_a_dose(dose: DoseFacts, kind: Kind, found: str) -> None:
     assert {finding.kind for finding in judged(dose, kind).findings} == {found}
 
 
-def test_what_nobody_was_to_send_is_found() -> None:
+def test_the_audit_finds_a_message_that_no_dose_ordered() -> None:
     assert [finding.kind for finding in judged(SENT, Kind.TEXTED, MESSAGE).findings] == ["twice"]
 
 
@@ -120,7 +120,7 @@ def test_a_bad_record_that_is_seen_with_its_reason_passes() -> None:
         replace(GOOD, known=GOOD.known | {"p/r/2026-11-22T08:00"}),
     ],
 )
-def test_what_is_wrong_with_a_patient_is_found(wrong: PatientFacts) -> None:
+def test_the_audit_finds_each_fault_of_a_patient(wrong: PatientFacts) -> None:
     assert {finding.kind for finding in audit([wrong], (), SILENCE).findings} == {"mismatch"}
 
 

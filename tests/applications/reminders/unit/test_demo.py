@@ -56,7 +56,7 @@ def test_the_day_is_one_on_which_new_york_changes_its_clocks() -> None:
     assert [str(the_day(14, now).date) for now in (SPRING, AUTUMN)] == ["2027-03-14", "2027-11-07"]
 
 
-def test_where_all_went_well_nothing_is_wrong() -> None:
+def test_a_faultless_day_has_no_problems() -> None:
     count = _counted(_told(DAY))
     assert (count.doses, count.sent, count.wrong) == (len(DAY.doses), len(DAY.doses), False)
 

@@ -155,7 +155,7 @@ async def test_a_word_one_second_before_stops_this_dose(book: Book, said: str) -
     assert (book.ids, seen.states) == ([], [PAUSED] if said == "pause" else [ENDED])
 
 
-async def test_what_is_due_while_paused_is_not_made_up_for(book: Book) -> None:
+async def test_a_dose_due_during_a_pause_is_not_sent_later(book: Book) -> None:
     two_days = At(2 * DAYS, "pause"), At(4 * DAYS, "resume")
     seen = await book.kept(patient(rule(text="FREQ=DAILY;COUNT=7")), *two_days)
     assert book.ids == [f"m/2027-03-{day:02}T08:00" for day in (2, 3, 6, 7)]
@@ -236,7 +236,7 @@ async def test_after_a_long_outage_what_was_missed_is_started_to_expire_and_the_
     assert not any(each.until > turn.now for dose in (*one.starting, *rest.starting) for each in dose.dose.openings)
 
 
-async def test_what_went_late_within_its_window_may_still_be_sent() -> None:
+async def test_a_late_dose_may_be_sent_within_its_window() -> None:
     due = datetime(2027, 3, 2, 8, 0, tzinfo=UTC)
     [dose] = agenda("jo", turn_of(patient(), due + timedelta(minutes=59))).starting
     assert [(each.start, each.until) for each in dose.dose.openings] == [(due, due + timedelta(hours=1))]
@@ -323,7 +323,7 @@ async def test_a_dose_is_not_lost_where_it_should_have_gone_already(book: Book, 
     assert sorted(book.ids) == ["b/2027-03-02T08:01", "m/2027-03-02T08:00", "m/2027-03-03T08:00"]
 
 
-async def test_who_signs_up_before_a_dose_goes_gets_it(book: Book) -> None:
+async def test_a_patient_who_signs_up_before_a_dose_gets_it(book: Book) -> None:
     given = patient(spread(), rule("b", "FREQ=DAILY;COUNT=1"))
     await book.kept(given, start=NOON + BEFORE + timedelta(minutes=1))
     assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
@@ -336,7 +336,7 @@ async def test_quiet_hours_that_are_new_lose_no_dose(book: Book) -> None:
     assert f"{book.started[0][1].dose.openings[0].start:%H:%M}" >= "08:30"
 
 
-async def test_what_was_due_in_a_pause_is_not_started_after_it_and_leaves_a_record(book: Book) -> None:
+async def test_a_dose_due_during_a_pause_is_recorded_and_not_started(book: Book) -> None:
     """07:00 to 08:30; it would have gone later than that."""
     given = patient(spread().model_copy(update={"spread": timedelta(minutes=59)}))
     said = At(BEFORE - timedelta(minutes=60), "pause"), At(BEFORE + timedelta(minutes=1), "resume")
@@ -508,7 +508,7 @@ async def test_a_bad_message_stops_the_patient_visibly_until_it_is_mended(book: 
     assert book.ids == ["m/2027-03-04T08:00"]
 
 
-async def test_what_is_told_before_it_has_begun_is_not_lost(book: Book) -> None:
+async def test_a_message_before_the_first_run_is_not_lost(book: Book) -> None:
     seen = await book.kept(patient(), At(timedelta(0), "sign_off"), At(timedelta(0), "pause"))
     assert (book.ids, seen.end) == ([], ENDED)
 

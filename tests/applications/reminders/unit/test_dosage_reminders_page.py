@@ -48,7 +48,7 @@ def test_the_languages_are_those_that_are_spoken() -> None:
     assert ", ".join(sorted(LANGUAGES)) in _rows(_section("Sign up"))["language"]
 
 
-def test_what_can_be_changed_is_what_a_change_takes() -> None:
+def test_the_page_lists_exactly_the_fields_of_a_change() -> None:
     told = set(
         re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.+?) \|", _section("What changes later"), re.MULTILINE)))
     )

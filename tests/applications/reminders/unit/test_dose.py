@@ -78,7 +78,7 @@ async def dose(
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["in one run", "renewed at every wait"])
-async def test_it_is_sent_once(again: bool) -> None:
+async def test_a_dose_is_sent_once(again: bool) -> None:
     seen = await dose([MESSAGE], renew_at_every_wait=again)
     assert (seen.states, seen.end, seen.keys) == ([SENDING, SENT], SENT, [BY_SMS])
     [notice] = seen.inputs(SEND_SMS)
@@ -96,7 +96,7 @@ async def test_the_other_channel_is_taken_where_the_first_is_refused() -> None:
     assert (seen.states, seen.keys) == ([SENDING, SENT], [BY_SMS, BY_CALL])
 
 
-async def test_it_is_refused_where_both_are() -> None:
+async def test_a_dose_is_refused_if_both_channels_are() -> None:
     seen = await dose([NO_LANDLINE], [Refused("error 21211: no telephone number")])
     assert (seen.states, seen.end) == ([SENDING, REFUSED], REFUSED)
 
@@ -124,7 +124,7 @@ async def test_in_doubt_it_is_not_sent_in_a_later_opening_either() -> None:
     assert (seen.end, seen.calls(SEND_SMS), seen.took) == (EXPIRED, 1, timedelta(minutes=10))
 
 
-async def test_what_was_certainly_not_sent_is_tried_until_its_window_ends() -> None:
+async def test_a_message_that_was_certainly_not_sent_is_tried_until_its_window_ends() -> None:
     seen = await dose([DOWN] * 200)
     assert (seen.states, seen.end, seen.took) == ([SENDING, EXPIRED], EXPIRED, timedelta(hours=1))
     assert seen.calls(SEND_SMS) > 30
@@ -141,12 +141,12 @@ async def test_nothing_is_sent_in_the_quiet_hours_within_its_window() -> None:
     assert seen.keys == [BY_SMS, BY_SMS + "/1"], "another opening, another end of its use, so another input"
 
 
-async def test_it_waits_for_its_opening() -> None:
+async def test_a_dose_waits_for_the_end_of_the_quiet_hours() -> None:
     seen = await dose([MESSAGE], openings=(opening(45, 60),))
     assert (seen.states, seen.took) == ([SENDING, SENT], timedelta(minutes=45))
 
 
-async def test_it_expires_unsent_where_all_of_its_window_is_quiet() -> None:
+async def test_a_dose_whose_window_is_all_quiet_hours_expires_unsent() -> None:
     seen = await dose([], openings=())
     assert (seen.states, seen.keys, seen.took) == ([EXPIRED], [], timedelta(0))
 
@@ -261,7 +261,7 @@ async def test_with_confirmation_and_no_word_it_is_sent_after_a_while() -> None:
     assert (seen.end, seen.took) == (SENT, timedelta(0)), "no callbacks were asked for"
 
 
-async def test_what_was_reported_is_known_to_a_new_run() -> None:
+async def test_a_new_run_keeps_the_reports_of_the_provider() -> None:
     told = [
         At(timedelta(minutes=3), "reported", report(BY_SMS, "undelivered", 30006)),
         WhenIn(SENDING, "reported", OTHER),

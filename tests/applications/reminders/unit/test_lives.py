@@ -24,12 +24,12 @@ def test_what_patients_are_due_is_on_record(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_it_is_in_the_simulation_of_the_core_too(seed: int) -> None:
+def test_the_same_fault_is_found_in_the_simulation_of_the_core(seed: int) -> None:
     assert explored(seed) == []
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_once_failed_does_not_fail_again(path: Path) -> None:
+def test_no_scenario_of_the_corpus_fails_again(path: Path) -> None:
     assert played(LIFE.validate_json(path.read_text())) == []
 
 
@@ -76,7 +76,7 @@ SPOILT: dict[Callable[[Records], None], str] = {
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
-def test_the_judge_sees_it(spoil: Callable[[Records], None]) -> None:
+def test_the_judge_finds_each_planted_fault(spoil: Callable[[Records], None]) -> None:
     life = next(each for each in (Author(seed).life() for seed in range(99)) if not each.said and each.months > 0.2)
     records = Player(life).play()
     assert len(records.started) > 2

@@ -190,7 +190,7 @@ def test_a_plan_comes_back_the_same_from_json() -> None:
     assert (first["window"], first["spread"]) == ("PT1H30M", "PT5M")
 
 
-def test_what_a_rule_leaves_out_has_its_default() -> None:
+def test_a_field_that_a_rule_omits_has_its_default() -> None:
     rule = Rule.model_validate(a_rule())
     assert (rule.window, rule.spread, rule.except_for) == (timedelta(minutes=60), timedelta(0), ())
     assert rule.start == datetime(2026, 3, 1, 8)

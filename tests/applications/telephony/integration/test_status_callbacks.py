@@ -128,7 +128,9 @@ async def test_it_counts_with_the_fragment_in_what_was_signed_too(receiver: Rece
     assert callback_url(PUBLIC, KEY).endswith(RETRIES)
 
 
-async def test_nobody_else_is_heard(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_without_a_valid_signature_is_refused(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
     other = Key.of(Entity("dose", "ben"), "send-sms")
     seen = callback_url(f"{receiver.url}/behind", KEY).partition("#")[0]
     with caplog.at_level(logging.DEBUG):
@@ -152,12 +154,14 @@ async def test_nobody_else_is_heard(receiver: Receiver, caplog: pytest.LogCaptur
         {"MessageSid": SID, "MessageStatus": "failed", "ErrorCode": "many"},
     ],
 )
-async def test_what_is_no_status_callback_is_told_to_nobody(receiver: Receiver, form: dict[str, str]) -> None:
+async def test_a_request_that_is_no_status_callback_is_sent_to_no_lifecycle(
+    receiver: Receiver, form: dict[str, str]
+) -> None:
     assert await receiver.post(form) == 400
     assert await receiver.heard() == []
 
 
-async def test_what_nobody_waits_for_any_more_does_no_harm(receiver: Receiver) -> None:
+async def test_a_callback_for_an_ended_entity_does_no_harm(receiver: Receiver) -> None:
     assert await receiver.post(SENT, key=Key.of(Entity("dose", "gone"), "send-sms")) == 404
     await receiver.db.execute("update perdure.ident set final = 'sent'")
     assert await receiver.post(SENT) == 204

@@ -51,7 +51,9 @@ def aged(server: TelephonyServer, by: timedelta) -> None:
 
 
 @pytest.mark.parametrize("channel", Channel)
-async def test_what_was_accepted_is_found_though_the_answer_was_lost(server: TelephonyServer, channel: Channel) -> None:
+async def test_an_accepted_message_is_found_although_the_reply_was_lost(
+    server: TelephonyServer, channel: Channel
+) -> None:
     other, one = await sent(server, channel), await sent(server, channel, Fault.RESET_AFTER)
     found = await look_up(channel, notice(), question(one))
     assert found is not None
@@ -60,7 +62,7 @@ async def test_what_was_accepted_is_found_though_the_answer_was_lost(server: Tel
 
 
 @pytest.mark.parametrize("channel", Channel)
-async def test_what_was_not_accepted_is_a_miss_beside_others_to_the_same_number(
+async def test_a_message_that_was_not_accepted_is_a_miss_beside_others_to_the_same_number(
     server: TelephonyServer, channel: Channel
 ) -> None:
     await sent(server, channel)
@@ -68,7 +70,7 @@ async def test_what_was_not_accepted_is_a_miss_beside_others_to_the_same_number(
     assert await look_up(channel, notice(), question(one)) is None
 
 
-async def test_what_failed_after_it_was_accepted_is_found(server: TelephonyServer) -> None:
+async def test_a_message_that_failed_after_its_acceptance_is_found(server: TelephonyServer) -> None:
     one = await sent(server, SMS, Fault.ERROR_AFTER, LANDLINE)
     found = await look_up(SMS, notice(LANDLINE), question(one))
     assert found is not None
@@ -83,7 +85,7 @@ async def test_a_message_that_is_not_sent_yet_is_found(server: TelephonyServer) 
     assert await look_up(SMS, notice(), question(one)) is not None
 
 
-async def test_it_is_found_by_the_number_alone_when_the_sender_has_changed(server: TelephonyServer) -> None:
+async def test_a_message_is_found_by_its_number_if_the_sender_has_changed(server: TelephonyServer) -> None:
     one = await sent(server, SMS, Fault.TRUNCATED)
     with settings(**of_server(server, sender="MG" + "1" * 32)):
         assert await look_up(SMS, notice(), question(one)) is not None
@@ -179,7 +181,7 @@ async def test_a_list_without_an_end_is_no_answer(server: TelephonyServer, monke
         (b'{"messages": [', "the list: answered 200"),
     ],
 )
-async def test_what_is_no_list_is_no_answer(body: bytes, why: str) -> None:
+async def test_a_reply_that_is_no_list_is_no_answer(body: bytes, why: str) -> None:
     page = RawPage(says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body))
     async with page.serving(), TelephonyServer() as server:
         with settings(**of_server(server, api_url=page.origin)), pytest.raises(NotDone, match=why):

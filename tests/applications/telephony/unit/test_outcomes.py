@@ -52,7 +52,7 @@ def test_a_documented_code_ends_as_its_table_says_in_the_tables_own_words(code: 
         *((status, 29999, Refused) for status in (400, 409, 410, 422)),
     ],
 )
-def test_what_is_not_in_the_table_ends_by_its_status(status: int, code: object, kind: type[Exception]) -> None:
+def test_an_unknown_error_code_ends_by_its_http_status(status: int, code: object, kind: type[Exception]) -> None:
     assert type(answer(status, code)) is kind
 
 

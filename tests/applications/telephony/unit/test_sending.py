@@ -158,7 +158,7 @@ async def test_the_documented_numbers_are_refused_with_the_tables_own_words(
         ("+15005550008", "error 21611: the sender's queue is full", timedelta(seconds=5)),
     ],
 )
-async def test_what_is_wrong_on_our_side_refuses_nobody(
+async def test_a_fault_of_our_settings_refuses_no_recipient(
     server: TelephonyServer, sender: str, why: str, pause: timedelta
 ) -> None:
     with settings(**of_server(server, sender=sender)), pytest.raises(NotDone, match=why) as ended:
@@ -201,7 +201,7 @@ async def test_a_redirect_is_not_followed(server: TelephonyServer) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "left"), [(-1, 5.0), (0.05, 5.0)])
-async def test_what_is_of_no_use_any_more_does_not_leave(server: TelephonyServer, minutes: float, left: float) -> None:
+async def test_an_expired_message_does_not_leave(server: TelephonyServer, minutes: float, left: float) -> None:
     with pytest.raises(NotDone, match="of no use any more"):
         await send(SMS, notice(minutes=minutes), attempt(left))
     assert server.asked == []
@@ -224,7 +224,7 @@ async def test_an_attempt_that_is_over_does_not_leave(server: TelephonyServer) -
         (CALL, {"text": "a\x00b"}, "characters that can't be read out"),
     ],
 )
-async def test_what_can_be_sent_to_nobody_is_refused_before_anything_leaves(
+async def test_an_impossible_recipient_is_refused_before_anything_leaves(
     server: TelephonyServer, channel: Channel, fields: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(Refused, match=why) as refused:
@@ -282,7 +282,7 @@ class _NoPlaces(asyncio.Semaphore):
         return await super().acquire()
 
 
-async def test_who_finds_no_free_connection_in_time_has_certainly_sent_nothing(server: TelephonyServer) -> None:
+async def test_an_attempt_without_a_free_connection_has_certainly_sent_nothing(server: TelephonyServer) -> None:
     given, places = attempt(), _NoPlaces()
     given.resources = Telephony(places=places)
     sending = asyncio.ensure_future(send(SMS, notice(), given))

@@ -55,7 +55,7 @@ def test_a_wrong_setting_is_named(given: dict[str, object], named: str) -> None:
 
 
 @pytest.mark.parametrize("missing", WHOLE)
-def test_what_is_missing_is_named(missing: str) -> None:
+def test_a_missing_setting_is_named(missing: str) -> None:
     told = refusal(**{name: value for name, value in WHOLE.items() if name != missing})
     assert told.startswith(f"PERDURE_TELEPHONY_{missing.upper()} is not set")
 

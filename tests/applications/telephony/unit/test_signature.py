@@ -55,7 +55,7 @@ def test_the_documented_example_has_the_documented_signature() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("url", URLS)
-def test_what_the_library_signs_is_genuine(url: str, form: dict[str, str]) -> None:
+def test_a_signature_of_the_providers_library_is_genuine(url: str, form: dict[str, str]) -> None:
     given = by_the_library(url, form)
     assert signature(TOKEN, url, list(form.items())) == given
     assert is_genuine([TOKEN], url, body(form), given)
@@ -88,12 +88,12 @@ def test_with_the_port_or_without_as_the_library_takes_it(ours: str, theirs: str
         (URL, FORMS[1], "AAAAAAAAAAAAAAAAAAAAAAAAAAA="),
     ],
 )
-def test_what_was_changed_is_not_genuine(url: str, form: dict[str, str], given: str | None) -> None:
+def test_a_changed_request_is_not_genuine(url: str, form: dict[str, str], given: str | None) -> None:
     right = by_the_library(URL, FORMS[1])
     assert not is_genuine([TOKEN], url, body(form), right if given is None else given)
 
 
-def test_what_another_token_has_signed_is_not_genuine() -> None:
+def test_a_signature_of_another_token_is_not_genuine() -> None:
     assert not is_genuine(["12346"], URL, body(FORMS[1]), by_the_library(URL, FORMS[1]))
     assert not is_genuine([], URL, body(FORMS[1]), by_the_library(URL, FORMS[1]))
 

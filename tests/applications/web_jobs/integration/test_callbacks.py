@@ -94,7 +94,7 @@ async def test_an_empty_body_says_that_it_is_done(jobs: Jobs) -> None:
     assert await heard(jobs) == [{"ok": True, "body": None, "why": None}]
 
 
-async def test_nobody_is_heard_without_the_token(jobs: Jobs) -> None:
+async def test_a_callback_without_the_token_is_refused(jobs: Jobs) -> None:
     await jobs.type()
     await expected(jobs)
     async with receiving(jobs.world.dsn) as url:
@@ -104,7 +104,7 @@ async def test_nobody_is_heard_without_the_token(jobs: Jobs) -> None:
     assert await heard(jobs) == []
 
 
-async def test_what_cannot_be_read_is_refused_and_may_be_said_again(jobs: Jobs) -> None:
+async def test_an_unreadable_callback_is_refused_and_can_be_repeated(jobs: Jobs) -> None:
     await jobs.type()
     await expected(jobs)
     bad = (
@@ -144,7 +144,7 @@ async def test_no_more_is_read_than_may_be_said(jobs: Jobs) -> None:
         assert (await posted(f"{url}/{TOKEN}", {"body": "x" * (MOST - 100)}))[0] == 204
 
 
-async def test_who_says_nothing_or_goes_on_and_on_is_cut_off(jobs: Jobs) -> None:
+async def test_a_silent_or_endless_connection_is_closed(jobs: Jobs) -> None:
     await jobs.type()
     await expected(jobs)
     head = f"POST /{TOKEN} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
@@ -161,7 +161,7 @@ async def test_who_says_nothing_or_goes_on_and_on_is_cut_off(jobs: Jobs) -> None
     assert await heard(jobs) == []
 
 
-async def test_one_connection_too_many_is_closed_and_those_before_it_are_served(jobs: Jobs) -> None:
+async def test_a_connection_beyond_the_limit_is_closed_and_earlier_ones_are_served(jobs: Jobs) -> None:
     await jobs.type()
     await expected(jobs)
     async with receiving(jobs.world.dsn, most=1) as url:

@@ -159,7 +159,7 @@ async def test_a_look_up_is_a_hit_a_miss_or_no_answer(jobs: Jobs, opened: Web) -
     assert {each.path for each in jobs.pages.asked} == {"/status"}
 
 
-async def test_what_a_status_url_says_beside_2xx_never_makes_that_a_miss_or_no_answer(jobs: Jobs, opened: Web) -> None:
+async def test_a_2xx_of_a_status_url_is_never_a_miss_whatever_its_body(jobs: Jobs, opened: Web) -> None:
     await jobs.type(doubt="lookup", status_url=jobs.pages.origin + "/status{?id}")
     asked = jobs.pages.origin + "/status?id=1"
     for reply, then, location in (
@@ -212,7 +212,7 @@ async def test_asking_is_harmless_so_only_a_no_ends_it(jobs: Jobs, attempt: Make
             await follow(jobs, attempt(), reply)
 
 
-async def test_who_would_wait_long_for_a_page_gives_up_its_place(jobs: Jobs, attempt: Make) -> None:
+async def test_a_job_whose_page_asks_for_a_long_pause_gives_up_its_slot(jobs: Jobs, attempt: Make) -> None:
     await jobs.type()
     for reply, seconds, pause in (
         (answers({}, 202, Retry_After="90"), 300.0, 90.0),
@@ -224,7 +224,7 @@ async def test_who_would_wait_long_for_a_page_gives_up_its_place(jobs: Jobs, att
         assert left.value.retry_after == timedelta(seconds=pause)
 
 
-async def test_who_only_waits_leaves_its_place_to_another_job_that_has_to_be_asked(jobs: Jobs, attempt: Make) -> None:
+async def test_a_job_that_only_waits_leaves_its_slot_to_a_job_that_is_due(jobs: Jobs, attempt: Make) -> None:
     await jobs.type(at_once=1)
     waits = asyncio.ensure_future(follow(jobs, attempt(300), answers({}, 202, Retry_After="50"), path="/long"))
     await jobs.world.until(lambda: jobs.pages.asked, "the first is asked")

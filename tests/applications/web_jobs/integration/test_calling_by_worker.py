@@ -16,7 +16,7 @@ from workers.web_jobs.app import app
 SECRET = "whsec_" + "QUJD" * 8
 
 
-async def test_what_a_page_says_decides_what_becomes_of_its_job(
+async def test_the_answer_of_a_page_decides_the_end_of_its_job(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PAGE_SECRET", SECRET)

@@ -197,7 +197,7 @@ async def test_a_file_is_applied_as_a_whole_or_not_at_all_and_exported_again(job
     assert await jobs.db.fetchval("select disabled from web_job.type where name = 'two'") is None
 
 
-async def test_what_is_wrong_is_one_line_and_nothing_is_done(jobs: Jobs) -> None:
+async def test_wrong_input_is_one_line_and_changes_nothing(jobs: Jobs) -> None:
     await jobs.type("there")
     for arguments, status, line in (
         (["add", "there", "https://host/"], 1, "there is a job type there already: --replace makes it so"),

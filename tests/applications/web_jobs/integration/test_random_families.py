@@ -42,7 +42,7 @@ def test_random_families_keep_every_promise(explorer: FamilyExplorer) -> None:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_once_broke_a_promise_of_families_keeps_it(explorer: FamilyExplorer, path: Path) -> None:
+def test_no_family_of_the_corpus_breaks_a_promise_again(explorer: FamilyExplorer, path: Path) -> None:
     assert explorer.play(SCENARIO.validate_json(path.read_text())) == []
 
 

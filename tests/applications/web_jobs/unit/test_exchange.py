@@ -48,7 +48,7 @@ BROKEN: dict[str, Behaviour] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_what_breaks_after_the_request_left_is_in_doubt_and_not_tried_again(how: str) -> None:
+async def test_a_failure_after_the_request_left_is_in_doubt_and_not_tried_again(how: str) -> None:
     async with page(BROKEN[how]) as broken:
         for method in ("POST", "GET"):
             with pytest.raises(InDoubt, match=r"^the (answer|rest of the answer): "):
@@ -185,7 +185,7 @@ async def test_an_attempt_that_was_frozen_while_it_connected_sends_nothing(metho
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # no job has one; it fills the buffers
 @pytest.mark.parametrize(("size", "most"), [(200_000, 100_000), (20_000_000, 2_000_000)], ids=["the system's", "ours"])
-async def test_what_has_not_arrived_at_the_deadline_does_not_arrive_later(size: int, most: int) -> None:
+async def test_a_request_that_has_not_arrived_by_the_deadline_never_arrives(size: int, most: int) -> None:
     """Whether it waits in the buffers of the system, or in those of this process."""
     with socket.socket() as listening, settings(origins="*", networks=LOCAL):
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -70,7 +70,7 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
         assert said(url=url) == "url: it names a user: send a header, or sign the calls (signed_with)"
 
 
-def test_what_might_be_the_secret_itself_is_not_repeated() -> None:
+def test_a_value_that_may_be_a_secret_is_not_printed() -> None:
     told = said(signed_with="whsec_c2VjcmV0", headers={"x-a": "secret\n"})
     assert "c2VjcmV0" not in told
     assert told.count("secret") == 1  # the word, not the value
@@ -100,7 +100,7 @@ def test_what_might_be_the_secret_itself_is_not_repeated() -> None:
         ({"timout": "30s"}, "timout: there is no such field"),
     ],
 )
-def test_what_cannot_be_used_is_named_in_one_line(fields: dict[str, Any], why: str) -> None:
+def test_an_unusable_field_is_named_in_one_line(fields: dict[str, Any], why: str) -> None:
     assert said(**fields) == why
 
 
@@ -137,7 +137,7 @@ WRITTEN = """\
 """
 
 
-def test_what_is_written_to_a_file_is_read_as_the_same() -> None:
+def test_a_written_file_is_read_as_the_same_job_types() -> None:
     entries = read(WRITTEN, "x")
     assert [each.says_disabled for each in entries] == [True, False]
     assert write(each.type for each in entries) == WRITTEN
@@ -184,7 +184,7 @@ def test_all_that_is_wrong_with_a_file_is_said_with_its_lines() -> None:
         ("\x00", "f: it is no YAML"),
     ],
 )
-def test_what_is_no_list_of_job_types_is_refused(text: str, why: str) -> None:
+def test_a_file_without_a_list_of_job_types_is_refused(text: str, why: str) -> None:
     with pytest.raises(InvalidFile, match=f"^{why}"):
         read(text, "f")
 

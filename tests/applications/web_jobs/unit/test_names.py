@@ -19,7 +19,7 @@ async def test_a_name_is_looked_up_once_for_all_who_ask_at_the_same_time() -> No
         await names.close()
 
 
-async def test_who_gives_up_takes_the_answer_from_nobody_else() -> None:
+async def test_a_caller_that_gives_up_leaves_the_answer_to_the_others() -> None:
     names = Names()
     try:
         first, second = (asyncio.ensure_future(names.resolve("localhost", 80)) for _ in range(2))

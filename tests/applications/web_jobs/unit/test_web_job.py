@@ -113,7 +113,7 @@ async def test_a_page_that_may_be_called_twice_is() -> None:
     assert (seen.states, seen.calls(CALL)) == ([PROCESSING, COMPLETE], 2)
 
 
-async def test_where_nobody_can_know_a_person_says_what_became_of_it() -> None:
+async def test_a_job_without_a_look_up_waits_for_a_person_to_resolve_it() -> None:
     said = Resolution(
         effect="call-page", outcome=EffectStatus.DONE, receipt={"status": 200}, by="ann", note="it is there"
     )

@@ -316,7 +316,7 @@ async def test_a_query_says_what_the_rows_are(world: World) -> None:
         (("--table", "job", "--waiting", "w"), "give --table and --column, or --query"),
     ],
 )
-async def test_what_can_not_be_read_is_said_before_anything_is_started(
+async def test_unreadable_rows_are_reported_before_anything_is_started(
     world: World, options: tuple[str, ...], said: str
 ) -> None:
     status, _, complained = await import_rows(world, "lookup", *options)

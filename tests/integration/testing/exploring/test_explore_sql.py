@@ -69,7 +69,7 @@ def test_no_scenario_breaks_a_promise(explorer: SqlExplorer) -> None:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_was_once_found_is_not_found_again(explorer: SqlExplorer, path: Path) -> None:
+def test_no_scenario_of_the_corpus_fails_again(explorer: SqlExplorer, path: Path) -> None:
     assert explorer.play(read(path)) == []
 
 
@@ -93,7 +93,7 @@ def test_no_function_default_or_query_reads_the_real_clock(explorer: SqlExplorer
     assert [each for each in found if escapes(each.read_text())] == []
 
 
-async def test_what_reads_the_real_clock_is_seen(postgres: PostgresServer, database: str) -> None:
+async def test_a_statement_that_reads_the_real_clock_is_found(postgres: PostgresServer, database: str) -> None:
     connection = await asyncpg.connect(postgres.dsn(database))
     try:
         functions = [text for text in await real_clocks(connection) if "FUNCTION" in text]

@@ -47,7 +47,7 @@ def test_random_lifecycles_keep_every_promise() -> None:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_once_broke_a_promise_keeps_it(path: Path) -> None:
+def test_no_scenario_of_the_corpus_breaks_a_promise_again(path: Path) -> None:
     assert of_random_lifecycles().play(read(path)) == []
 
 
@@ -72,7 +72,7 @@ def test_an_order_that_keeps_a_message_in_a_variable_of_its_run_is_found() -> No
     assert failed.value.scenario.renews or failed.value.scenario.events
 
 
-def test_what_is_performed_under_a_key_of_another_round_is_found() -> None:
+def test_an_effect_under_a_key_of_another_generation_is_found() -> None:
     once = Scenario(seed=1, given=Program(steps=[["perform", "dedupe", "p1", {}]]), restarts=1)
     world = of_random_lifecycles().world(once)
     assert world.findings == []

@@ -79,7 +79,7 @@ def settles_nothing(monkeypatch: pytest.MonkeyPatch, ends_whatever_is_on_record:
 
 
 @pytest.mark.parametrize("scenario", [UNKNOWN, ANSWERED_AND_LOST, LEFT], ids=["unknown", "answered and lost", "left"])
-def test_where_no_doubt_is_forgotten_none_is_found(scenario: Scenario) -> None:
+def test_an_open_doubt_on_record_is_no_finding(scenario: Scenario) -> None:
     assert shown(scenario) == []
 
 

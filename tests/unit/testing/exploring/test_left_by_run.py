@@ -52,7 +52,7 @@ class Detour(Lifecycle[str, Spot]):
         return Kept(charged=self.charged)
 
 
-def test_what_only_the_record_knows_to_be_in_doubt_waits_for_a_person_before_the_entity_ends() -> None:
+def test_a_doubt_that_is_only_on_record_waits_for_a_person_before_the_end() -> None:
     scenario = Scenario(
         seed=0, given="x", calls={"charge": ["lost after"]}, events=(Event(4.0, "lose Temporal", 1.0),), builds=(0,)
     )
