@@ -44,7 +44,7 @@ def usable_certificates(path: Path | None) -> Path | None:
 
 
 def listed(given: Any) -> Any:
-    """What is separated by commas."""
+    """The items of a comma-separated value."""
     return [each.strip() for each in given.split(",") if each.strip()] if isinstance(given, str) else given
 
 

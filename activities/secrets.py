@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class NoSecret(Exception):
-    """A secret that can't be used; the message names its place and what is wrong with it, never what it is."""
+    """A secret that cannot be used. The message names its place and the fault, never its value."""
 
 
 def text_at(place: str) -> str:

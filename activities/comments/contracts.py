@@ -11,9 +11,9 @@ class Comment(BaseModel):
     Attributes:
         id: the row's key.
         post_id: the post that it comments on.
-        author: name of who wrote it.
+        author: name of the author of the comment.
         body: its text.
-        recipient: mail address of whom to notify.
+        recipient: mail address of the person to notify.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -42,7 +42,7 @@ class Stage(StrEnum):
 
 
 class Broken(Exception):
-    """The exchange came to no end: `left` says whether a byte of the request may have left, `why` where it broke."""
+    """The exchange broke off. `left`: whether a byte of the request may have left; `why`: where it broke."""
 
     def __init__(self, why: str, *, left: bool) -> None:
         super().__init__(why)
@@ -109,7 +109,7 @@ class Exchange:
     Args:
         names: looks up the host.
         seconds: that it may take, from connecting to the last byte.
-        before_first_byte: called at the last moment before the request leaves. What it raises is raised, and nothing
+        before_first_byte: called at the last moment before the request leaves. Its exceptions pass through, and nothing
             leaves.
         bounds: where it may go, and how much of the answer is read.
 
@@ -204,7 +204,7 @@ class Exchange:
         )
 
     async def _headers_leave(self, session: aiohttp.ClientSession, about: SimpleNamespace, params: Any) -> None:
-        """They leave together with the body, if there is one."""
+        """Send the headers together with the body, if any."""
         if self._request.body is None:
             self._leaves()
 
@@ -236,7 +236,7 @@ class Exchange:
         return made
 
     def _hang_up(self) -> None:
-        """Throw away what has not left the machine: nothing may arrive after the attempt's deadline."""
+        """Discard unsent bytes, because nothing may arrive after the attempt's deadline."""
         for each in self._sockets:
             if each.fileno() != -1:
                 with suppress(OSError):
@@ -249,7 +249,7 @@ class Exchange:
 
 
 def _linger(connection: socket.socket, *, on: bool) -> None:
-    """On: closing it resets the connection, and discards what was not sent (socket(7), SO_LINGER of 0 seconds)."""
+    """On: closing the socket resets the connection and discards unsent bytes (socket(7), SO_LINGER of 0 seconds)."""
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", int(on), 0))
 

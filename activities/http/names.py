@@ -22,7 +22,7 @@ class Names(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of `host`; who asks while it is being looked up gets the same answer.
+        """The addresses of `host`. Concurrent callers share one look-up.
 
         Raises:
             OSError: the name has no address, or no server answers.

@@ -10,7 +10,7 @@ from perdure.contracts import Problem
 
 
 def check_mail_log() -> list[Problem]:
-    """What keeps a look-up from the mail log; each doubt would then wait for a person."""
+    """The obstacle to look-ups in the mail log, if any. With one, each doubt would wait for a person."""
     log = mail_settings().log
     try:
         with log.open("rb") as opened:

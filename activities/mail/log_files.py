@@ -1,6 +1,6 @@
 """A log and its rotated parts as one stream, oldest first, and the question from when on it is complete.
 
-Knows what logrotate and Postfix leave behind: `mail.log.1`, `mail.log-20261121`, `mail.log.20261121-031409`,
+Reads the files of logrotate and Postfix: `mail.log.1`, `mail.log-20261121`, `mail.log.20261121-031409`,
     each also
 compressed. Reads in blocks; no file is ever held in memory as a whole.
 """
@@ -82,7 +82,7 @@ class Log:
     since: datetime
     parts: tuple[LogFile, ...]
     goes_back_further: bool
-    """Whether there is a part that ended before that moment."""
+    """Whether a part ended before that time."""
 
     @classmethod
     def since_moment(cls, live: Path, since: datetime) -> Log:
@@ -122,7 +122,7 @@ class Log:
             )
 
     def parts_seen(self) -> set[tuple[Path, int]]:
-        """What changes when the log is rotated."""
+        """A value that changes with each rotation of the log."""
         return {(part.path, part.inode) for part in self.parts}
 
 

@@ -1,4 +1,4 @@
-"""Asks the mail server's log whether a mail was accepted: Message-ID, queue id, what became of it.
+"""Looks up in the mail server's log whether a mail was accepted: Message-ID, queue id, delivery.
 
 Reads what Postfix writes. The question is whether the server took the mail, not whether it arrived: a mail
 that was deferred, bounced or thrown away later was handed over all the same, and the receipt says how far it
@@ -54,7 +54,7 @@ async def find_in_mail_log(mail: Mail, question: LookupContext) -> Accepted | No
 
 
 async def ask_log(mail: Mail, question: LookupContext) -> Accepted | None:
-    """What the log at `PERDURE_MAIL_LOG` shows of the mail.
+    """The record of the mail in the log at `PERDURE_MAIL_LOG`.
 
     Raises:
         LogUnusable: as `find_in_mail_log`.
@@ -71,7 +71,7 @@ async def ask_log(mail: Mail, question: LookupContext) -> Accepted | None:
 def search(
     log: Path, sought: Sought, zone: ZoneInfo | None = None, stop: threading.Event | None = None
 ) -> Accepted | None:
-    """What `log` and its rotated parts show of a mail.
+    """The record of a mail in `log` and its rotated parts.
 
     Args:
         zone: of time stamps that name none; None = this machine's.
@@ -119,7 +119,7 @@ def _blocks(parts: tuple[LogFile, ...], stop: threading.Event) -> Iterator[tuple
 
 @dataclass
 class _Trace:
-    """What the log says of one queue id since it was last given out."""
+    """The lines of one queue id since Postfix last assigned it."""
 
     ours: bool = False
     piped: bool = False
@@ -197,7 +197,7 @@ class _Traces:
         open_ = [named.queue_id for named in own if named.trace.accepted is None]
         if open_:
             name = open_[0]
-            raise LogUnusable(f"the log does not say yet whether {name} was accepted: look in the queue")
+            raise LogUnusable(f"the log does not show yet whether {name} was accepted: look in the queue")
         others = [named for named in self._all if named not in own and named.trace.accepted is not False]
         if others:
             name = others[0].queue_id
@@ -214,7 +214,7 @@ class _Traces:
                 trace.at = stamp_of(line, written, self._zone)
                 self._all.append(_Named(queue_id.decode(), trace))
         elif (trace := self._current.get(queue_id)) is not None:
-            if trace.piped:  # there is no client to be told "no" any more: its sender is sent a bounce
+            if trace.piped:  # no client waits for a "no" any more, so the sender gets a bounce
                 _moved(trace, rest)
             word = rest.partition(b":")[0].removeprefix(b"milter-")
             if word == b"reject" and not trace.piped:

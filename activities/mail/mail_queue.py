@@ -32,7 +32,7 @@ _FATES = {"hold": "held", "deferred": "deferred"}
 
 
 class QueueUnusable(PerdureError):
-    """The queue can't answer: it can't be listed, or what waits there can't be read."""
+    """The queue gives no answer: it cannot be listed, or its files cannot be read."""
 
 
 async def ask_queue(mail: Mail, question: LookupContext) -> Accepted | None:
@@ -48,7 +48,7 @@ async def ask_queue(mail: Mail, question: LookupContext) -> Accepted | None:
     for entry in await _listed(command, mail.recipient):
         header = await _header(command, entry.queue_id)
         if header is None:
-            unread |= entry.queue_name == _MAILDROP  # what is in another folder is in the log as well
+            unread |= entry.queue_name == _MAILDROP  # the mails of other folders are in the log too
         elif sought.is_named_by(header):
             if not entry.may_be(sought):
                 raise QueueUnusable(
@@ -81,7 +81,7 @@ class _Entry(BaseModel):
         return sought.may_be(sender=comparable(self.sender), recipients=set(), at=at)
 
     def may_go_to(self, recipient: str) -> bool:
-        """Whether that is one of its recipients. What is not ASCII the list spells in its own way."""
+        """Whether that is one of its recipients. The list has its own spelling for non-ASCII addresses."""
         wanted, named = wire_address(recipient).lower(), [each.address.lower() for each in self.recipients]
         return not named or not wanted.isascii() or wanted in named
 

@@ -32,7 +32,7 @@ _MISSING = "PERDURE_MAIL_SECRET is not set: make one by openssl rand -base64 32,
 
 
 def token_of(key: Key) -> str:
-    """What is before the @ of the Message-ID: 40 characters of [0-9a-f], the same for every attempt.
+    """The part of the Message-ID before the @: 40 characters of [0-9a-f], the same for every attempt.
 
     Raises:
         NotDone: there is no secret to make it with.
@@ -73,7 +73,7 @@ class Sought:
     """The mail that a look-up asks for.
 
     Attributes:
-        tokens: what may be before the @ of its Message-ID.
+        tokens: the possible parts of its Message-ID before the @.
         since: when its first attempt began, by the database's clock.
         sender, recipient: of its envelope, in lower case; None where a log may spell it in another way.
     """

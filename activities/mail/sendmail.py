@@ -1,4 +1,4 @@
-"""Pipes a mail to `sendmail`: one process, one recipient, no retry of its own; and asks what became of a mail.
+"""Pipes a mail to `sendmail`: one process, one recipient, no retry of its own; and looks a mail up.
 
 The mail is handed over when the program ends with 0. It may go on when the worker is gone, but not past the attempt's
 deadline.
@@ -26,8 +26,8 @@ from activities.mail.sysexits import verdict_of_status
 from perdure import Attempt, LookupContext, NotDone
 
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "MAIL_CONFIG")
-"""Variables that the program gets: no secret of the worker's is told to it, nor to what it starts."""
-_MOST = 4096  # bytes of what the program says, from its end
+"""The environment of the program, without the worker's secrets."""
+_MOST = 4096  # bytes of the end of the output that are read
 
 
 @SENDMAIL.performs
@@ -48,12 +48,12 @@ async def send_by_sendmail(mail: Mail, attempt: Attempt) -> Accepted:
             message, said = files.enter_context(TemporaryFile()), files.enter_context(TemporaryFile())
             # Whole before the process exists, and no pipe: when a worker dies that writes into a pipe, the
             # program takes the end of it for the end of the mail, and sends the half.
-            message.write(content.replace(b"\r\n", b"\n"))  # a program on Unix wants Unix's ends of lines
+            message.write(content.replace(b"\r\n", b"\n"))  # Unix programs expect Unix line ends
             message.seek(0)
             process = await _started(command, message, said, attempt)
         except OSError as error:
             raise NotDone(f"{program} could not be started: {error.strerror}") from error
-        # When this wait is given up the program goes on: most likely the mail is handed over in a moment, and found.
+        # If this wait is cancelled, the program continues: most likely it hands the mail over, and a look-up finds it.
         status = await process.wait()
         words = _last_words(said, mail)
     if status == 0:
@@ -69,7 +69,7 @@ async def find_sent_mail(mail: Mail, question: LookupContext) -> Accepted | None
     Raises:
         LogUnusable, QueueUnusable: if one of them can't answer and the other does not show the mail.
     """
-    # The queue first: what leaves it meanwhile is in the log by then. The other way round it could be missed twice.
+    # The queue first: a mail that leaves it meanwhile is in the log by then. In the other order, both could miss it.
     unanswered: QueueUnusable | None = None
     try:
         if waiting := await ask_queue(mail, question):
@@ -106,7 +106,7 @@ def _runnable(program: str, hint: str) -> str:
 
 
 def _last_words(said: IO[bytes], mail: Mail) -> str:
-    """The last line of what the program said, without addresses."""
+    """The last line of the program's output, without addresses."""
     said.seek(max(said.seek(0, os.SEEK_END) - _MOST, 0))
     lines = said.read().decode(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")

@@ -37,8 +37,8 @@ class MailSettings(BaseSettings):
         starttls: when to encrypt a plain connection.
         tls: encrypt from the first byte on (RFC 8314, usually port 465).
         ca_file: certificates to trust instead of the system's, PEM.
-        helo_name: what EHLO says; by default the host's full name, else an address literal.
-        secret: what Message-IDs are made with; several separated by blanks, the one in use first, while it is changed.
+        helo_name: the name in EHLO; by default the host's full name, else an address literal.
+        secret: the key of Message-IDs; several separated by blanks during a change, the current one first.
             The same in each worker. At least 32 characters each.
         message_id_domain: right side of Message-IDs; by default the sender's domain.
         sendmail: the program that mail is piped to, with its arguments, as in a shell; none is run. `-f` and the
@@ -121,7 +121,7 @@ class MailSettings(BaseSettings):
 
     @property
     def checks_certificate(self) -> bool:
-        """Whether the server has to prove who it is."""
+        """Whether the certificate of the server is verified."""
         return self.tls or self.starttls is StartTls.REQUIRED
 
 

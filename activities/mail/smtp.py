@@ -77,7 +77,7 @@ def _span(settings: MailSettings) -> AbstractContextManager[Span]:
 
 
 class _Conversation:
-    """One connection to the mail server; `stage` says what it is waiting for."""
+    """One connection to the mail server; `stage` names the expected reply."""
 
     def __init__(self, settings: MailSettings, mail: Mail, attempt: Attempt) -> None:
         self._settings = settings
@@ -96,7 +96,7 @@ class _Conversation:
         )
 
     async def open(self) -> None:
-        """Connect, greet, encrypt and log in, as the settings say."""
+        """Connect, greet, encrypt and log in, according to the settings."""
         try:
             await self._client.connect()
         except SMTPResponseException:
@@ -108,13 +108,13 @@ class _Conversation:
         if not self._settings.tls and (offered or wanted is StartTls.REQUIRED):
             self.stage = Stage.STARTTLS
             await self._client.starttls()
-            await self._hello()  # RFC 3207, 4.2: what was said before counts no more
+            await self._hello()  # RFC 3207, 4.2: the earlier replies are void
         if self._settings.username is not None and self._settings.password is not None:
             self.stage = Stage.AUTH
             await self._client.login(self._settings.username, self._settings.password.get_secret_value())
 
     async def address(self, size: int) -> None:
-        """Say from whom and to whom. `size`: of the content, bytes."""
+        """Send MAIL and RCPT. `size`: size of the content in bytes."""
         options: list[str] = []
         if self._client.supports_extension("size"):
             options.append(f"SIZE={size}")
@@ -161,7 +161,7 @@ class _Conversation:
             verdict, why = Verdict.OURS, "the server's certificate is not valid for its name"
         elif isinstance(error, OSError):
             verdict, why = TABLE[self.stage][End.LOST], f"{End.LOST.value}: {error}"
-        else:  # the server lacks what the settings ask for
+        else:  # the server lacks an extension that the settings require
             verdict, why = Verdict.OURS, str(error)
         server = f"{self._settings.host}:{self._settings.port}"
         why = masked(why, self._mail.sender, self._mail.recipient)
@@ -206,7 +206,7 @@ def _tls_context(checks_certificate: bool, ca_file: Path | None) -> ssl.SSLConte
 
 
 def _hang_up(transport: asyncio.BaseTransport | None) -> None:
-    """Throw away what has not left the machine: a final dot must not arrive after the attempt's deadline."""
+    """Discard unsent bytes, because a final dot must not arrive after the attempt's deadline."""
     if isinstance(transport, asyncio.WriteTransport):
         connection = transport.get_extra_info("socket")
         if connection is not None:

@@ -44,7 +44,7 @@ class End(Enum):
 class Verdict(Enum):
     """The meaning of an end for the mail."""
 
-    AGAIN = "not done; the retry policy says when again"
+    AGAIN = "not done; tried again by the retry policy"
     OURS = "not done, and no mail will be until an operator acts; again after `OURS_PAUSE`"
     REFUSED = "refused: this mail will never be accepted"
     DOUBT = "in doubt: the server may have accepted it"
@@ -52,9 +52,9 @@ class Verdict(Enum):
 
 _AGAIN, _OURS, _REFUSED, _DOUBT = Verdict.AGAIN, Verdict.OURS, Verdict.REFUSED, Verdict.DOUBT
 
-# Before the final dot the server has to forget what it was given (RFC 5321, 3.8): certainly not done.
-# After it a reply of 4yz or 5yz, 421 included, says that the server took no responsibility (4.2.5, 6.1); no
-# reply, or one that can't be read, says nothing. A 5yz before the mail is named (MAIL) is about us: refusing
+# Before the final dot, the server must discard the mail (RFC 5321, 3.8): certainly not done.
+# After it, a reply of 4yz or 5yz, 421 included, means that the server took no responsibility (4.2.5, 6.1); no
+# reply, or an unreadable one, means nothing. A 5yz before the mail is named (MAIL) is about us: refusing
 # each mail for a wrong password would turn one mistake into thousands of mails that somebody has to send
 # again.
 TABLE: Final[dict[Stage, dict[End, Verdict]]] = {
@@ -79,7 +79,7 @@ TABLE: Final[dict[Stage, dict[End, Verdict]]] = {
 # (RFC 7504).
 _OUR_CODES = {502, 503, 504, 521, 530, 534, 535, 538, 555}
 # X.7.8 to X.7.14: login and encryption. Not X.7.1: servers give it for any policy, most often for this
-# sender, recipient or content; a repeat that nobody wants would go on for ever.
+# sender, recipient or content; an unwanted repeat would go on for ever.
 _OUR_STATUS = re.compile(r"5\.7\.(?:8|9|10|11|12|13|14)")
 _STATUS = re.compile(r"5\.(?:5\.1|7\.(?:8|9|10|11|12|13|14))")
 _STATUS = re.compile(r"[245]\.\d{1,3}\.\d{1,3}\b")
@@ -93,7 +93,7 @@ _LONGEST = 200  # characters of a reply that are kept
 
 
 def verdict_of_reply(stage: Stage, code: int, text: str) -> Verdict:
-    """What a reply that is not the hoped-for one says about the mail.
+    """The outcome of the mail after an unexpected reply.
 
     Args:
         code: the three digits, or anything else if the reply had none.

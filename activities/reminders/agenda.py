@@ -1,4 +1,4 @@
-"""What becomes of each dose of a patient that is due, and when the next one is: computed, nothing is touched.
+"""Computes the due doses of a patient, what happens to each, and when the next turn is. No I/O.
 
 Whatever has changed, each time that a rule names is dealt with by the instant at which it was due: it is started, or
 put on record as not started, with the reason.
@@ -25,11 +25,11 @@ from perdure.encryption import Private
 from perdure.errors import UnknownKey, Unopenable
 
 AT_ONCE = 50
-"""Doses that one turn starts: what was missed in a long outage is more than fits into one transaction."""
+"""Limit of the doses that one turn starts: those of a long outage do not fit into one transaction."""
 _MINUTE = timedelta(minutes=1)
 _PASSED_OVER = "the patient's clock was put past it, as by a move"
 LONGEST_TEXT = 500
-"""Characters of what a patient is to take, as it is read out."""
+"""Limit of the text of a medicine, in characters, as it is read out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Starting:
 
     Attributes:
         id: `<patient>/<rule>/<local time that it is due>`.
-        until: when it is over, whatever became of it.
+        until: when it is over in any case.
     """
 
     id: str
@@ -58,7 +58,7 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """What to do in a turn, the oldest first, and how it goes on."""
+    """The acts of a turn, oldest first, and the next turn."""
 
     starting: list[Starting]
     not_started: list[NotStarted]
@@ -99,7 +99,7 @@ def problem_with(turn: Turn) -> str | None:
 
 
 def agenda(patient: str, turn: Turn) -> Agenda:
-    """What to do with each dose that was due by `turn.until`, and when the next turn is to be taken."""
+    """The act for each dose that was due by `turn.until`, and the time of the next turn."""
     sign_up = turn.patient.checked() if turn.withheld is None else None
     schedule = sign_up or turn.patient.schedule()
     starting: list[Starting] = []
@@ -131,7 +131,7 @@ def agenda(patient: str, turn: Turn) -> Agenda:
 
 
 def _due(patient: str, schedule: Schedule, turn: Turn) -> list[tuple[Rule, Due]]:
-    """What no earlier turn has dealt with, the oldest first.
+    """The due doses that no earlier turn has processed, oldest first.
 
     Where the patient has another clock, what it has read and the one before had not was never due before: it is now.
     That both read the same at this moment proves nothing: the new one may have been put back just before. In the first
@@ -202,7 +202,7 @@ def _starting(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> Starting:
 
 
 def _sealed(text: str, dose: str, field: str) -> Private:
-    """What is sealed for the patient does not open for the dose."""
+    """Seal the value for the dose: a value sealed for the patient does not open there."""
     return Private(text).seal(Entity("dose", dose), field)
 
 

@@ -20,14 +20,14 @@ _WITHDRAW = """
     select perdure.cancel('dose', x.id, $2, $3, 'withdrawn by ' || $2) from unnest($1::text[]) x (id)
     where exists (select from perdure.ident i where i.lifecycle = 'dose' and i.id = x.id)"""
 _URGENT, _TOO_LATE = 2, 5
-"""Priorities of starts: what is too late ends without being sent, and can wait for what is not."""
+"""Priorities of starts: a dose that is too late ends unsent, so it can wait for one that is not."""
 
 
 @TURN.takes
 async def take_turn(turn: Turn, occasion: StepContext) -> Ahead:
-    """Start each dose that is due, once, or put on record why not; and say when the next turn is to be taken.
+    """Start each due dose once, or record why not. Returns the time of the next turn.
 
-    Which doses there are depends on nothing but `turn`; one that was ever started is not started again.
+    The doses depend only on `turn`. A dose that was ever started is not started again.
     """
     if problem := problem_with(turn):
         return Ahead(problem=problem, upto=turn.upto)
@@ -48,7 +48,7 @@ async def take_turn(turn: Turn, occasion: StepContext) -> Ahead:
 
 @WITHDRAW.takes
 async def withdraw_doses(withdrawal: Withdrawal, occasion: StepContext) -> int:
-    """Ask each dose to end unsent; those that have gone, or are over, stay what they are."""
+    """Request the end of each unsent dose. Sent and ended doses do not change."""
     by = f"{occasion.entity.lifecycle} {occasion.entity.id}"[:180]
     await pool_of(occasion).execute(_WITHDRAW, list(withdrawal.doses), by, withdrawal.why)
     return len(withdrawal.doses)

@@ -1,4 +1,4 @@
-"""What the bodies of dosage reminders share, for as long as a worker runs: the app's database, and telephony."""
+"""The resources that the bodies of dosage reminders share in a worker: the app's database, and telephony."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perdure.database import Pool, open_pool
 
 @dataclass(frozen=True, slots=True)
 class Reminders:
-    """What `resources` is in a body of dosage reminders.
+    """The `resources` of a body of dosage reminders.
 
     Attributes:
         pool: connections to the app's database, apart from perdure's own.
-        telephony: what telephony shares.
+        telephony: the resources of telephony.
     """
 
     pool: Pool

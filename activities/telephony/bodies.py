@@ -1,6 +1,6 @@
-"""Sends notices by text messages and voice calls: one request, no retry of its own; and looks up what was accepted.
+"""Sends notices by text messages and voice calls: one request, no retry of its own; and looks up accepted ones.
 
-It speaks Twilio's REST API of 2010-04-01. What is behind each of these is in `activities/telephony/twilio`.
+It speaks Twilio's REST API of 2010-04-01. The code is in `activities/telephony/twilio`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class _Record(BaseModel):
 
 
 class Notice(_Record):
-    """What one person is told. Each attempt sends the same.
+    """A notice to one person. Each attempt sends the same.
 
     Attributes:
         to: the telephone number, in E.164: `+`, then at most 15 digits.
@@ -79,7 +79,7 @@ class Accepted(_Standing):
     Attributes:
         sid: the provider's own name for it.
         status: in which it was then (`queued`, `accepted`, ...); where it was found by a look-up, how far it had come.
-        confirms_within: how long at most until a status callback should have said what became of it; None where none
+        confirms_within: the longest time until a status callback should report the result; None where none
             was asked for.
     """
 
@@ -87,7 +87,7 @@ class Accepted(_Standing):
 
 
 class Reported(_Standing):
-    """What a status callback said: one of several of the same message or call, in any order.
+    """The content of a status callback: one of several about the same message or call, in any order.
 
     Attributes:
         sid: which message or call.
@@ -117,7 +117,7 @@ Sending = tuple[Effect[Notice, Accepted], Lookup[Notice, Accepted]]
 
 
 ACCOUNT = RateLimit("telephony", per_second=50)
-"""What the provider takes from one account, of all requests together; `perdure limit` changes it for the fleet."""
+"""The rate that the provider accepts from one account, for all requests; `perdure limit` changes it for the fleet."""
 TIMEOUT, SETTLE, EVERY = timedelta(seconds=15), timedelta(seconds=60), timedelta(seconds=2)
 RETRY = RetryPolicy(initial_interval=timedelta(seconds=2), maximum_interval=timedelta(seconds=60))
 """A notice is of use for an hour or so."""
@@ -135,7 +135,7 @@ def sms_contracts(
 
     Args:
         timeout: the longest that one request to the provider may take.
-        visibility_delay: how long after that its lists may not show yet what it has accepted.
+        visibility_delay: how long after that its lists may lack an accepted message.
         every: time between the first two look-ups.
         retry: when an attempt that certainly did nothing is made again.
         limit: how many of them the fleet may make in a second.

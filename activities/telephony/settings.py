@@ -1,4 +1,4 @@
-"""With whom messages and calls are placed, as whom, and where the provider reports: `PERDURE_TELEPHONY_*`."""
+"""The provider of messages and calls, the account, and the address for reports: `PERDURE_TELEPHONY_*`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SENDER = re.compile(
 
 
 class TelephonySettings(BaseSettings):
-    """With whom messages and calls are placed, as whom, and where the provider reports.
+    """The provider of messages and calls, the account, and the address for reports.
 
     Attributes:
         api_url: origin of the provider's API.

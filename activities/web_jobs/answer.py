@@ -14,7 +14,7 @@ from activities.web_jobs.resources import Web
 from perdure import Refused
 
 MOST_KEPT = 16_000
-"""Bytes of a body that the receipt keeps: it stands in the history, and in each look at the job."""
+"""Limit of the body in a receipt, in bytes. Histories and queries contain it."""
 
 
 async def answer_of(reply: Reply, *, web: Web | None, job: str, url: str, callback: bool = False) -> Answer:
@@ -26,7 +26,7 @@ async def answer_of(reply: Reply, *, web: Web | None, job: str, url: str, callba
         callback: the page may call back.
 
     Raises:
-        Refused: the page says that it was done, and what it says beyond that can't be used. Not in doubt, since calling
+        Refused: the page reports that it was done, and its answer cannot be used. Not in doubt, since calling
             again would bring the same; not done, since children would be lost in silence.
     """
     body = _body(reply)
@@ -63,7 +63,7 @@ def json_of(reply: Reply) -> Any:
 
 
 def _body(reply: Reply) -> Any:
-    """JSON data, else text; None where there is nothing that can be kept."""
+    """JSON data, else text; None if nothing can be kept."""
     if reply.too_long or reply.headers.get("Content-Encoding", "identity").lower() != "identity":
         if "json" in reply.headers.get("Content-Type", "").lower():
             why = "longer than PERDURE_WEB_MOST_RESPONSE" if reply.too_long else "encoded, which was not asked for"

@@ -39,7 +39,7 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
     except Broken as error:
         raise (NotDone if harmless or not error.left else InDoubt)(error.why) from None
     except asyncio.CancelledError:
-        # Who runs the attempt ends it so at its deadline, and listens to what it says.
+        # The caller ends the attempt in this way at its deadline, and uses this outcome.
         if exchange.left:
             raise
         raise NotDone(f"{exchange.stage}: the attempt was over") from None

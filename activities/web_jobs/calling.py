@@ -44,7 +44,7 @@ async def call(job: Call, attempt: Attempt) -> Answer:
 async def call_type(
     type_: JobType, job: Call, request: HttpRequest, attempt: Attempt, *, records: bool = True
 ) -> Answer:
-    """Send the request that is prepared, and read what it brings.
+    """Send the prepared request, and read the answer.
 
     Args:
         records: whether children that it lists become jobs.

@@ -26,7 +26,7 @@ _LOCK = 0x7765625F6A6F62  # "web_job": `create or replace` from two sides at onc
 
 
 Found: TypeAlias = JobType | Unusable
-"""A job type, or what is wrong with one that SQL has written."""
+"""A job type, or the problem of one that SQL has written."""
 
 
 class Change(StrEnum):
@@ -51,7 +51,7 @@ async def set_up(connection: Connection) -> None:
     try:
         if not await is_set_up(connection):
             await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
-        # Where the tables are there, nobody waits for what everybody can hold: this lock needs a right on the table.
+        # If the tables exist, this lock needs a right on the table, so a stranger cannot block it.
         if await is_set_up(connection):
             await connection.execute("lock table web_job.type in share row exclusive mode")
     except asyncpg.LockNotAvailableError:
@@ -74,7 +74,7 @@ async def every_type(connection: Connection) -> list[Found]:
 
 
 async def find(connection: Connection, name: str) -> Found | None:
-    """The job type of that name; None if there is none."""
+    """The job type of that name; None if it does not exist."""
     row = await connection.fetchrow("select * from web_job.type where name = $1", name)
     return None if row is None else _found(row)
 
@@ -99,7 +99,7 @@ async def put(connection: Connection, type_: JobType, *, keep_disabled: bool, dr
 
     Args:
         keep_disabled: whether one that is there stays disabled, or not, as it is.
-        dry_run: say what would be done.
+        dry_run: return the change without making it.
     """
     lock = "" if dry_run else "for update"
     row = await connection.fetchrow(f"select * from web_job.type where name = $1 {lock}", type_.name)
@@ -114,7 +114,7 @@ async def put(connection: Connection, type_: JobType, *, keep_disabled: bool, dr
 
 
 async def disable(connection: Connection, name: str, why: str) -> bool:
-    """Hold its jobs from now on. Whether there is such a type."""
+    """Hold the jobs of a type. Returns whether the type exists."""
     done = await connection.execute(
         "update web_job.type set disabled = $2, changed_at = clock_timestamp() where name = $1", name, why
     )
@@ -122,7 +122,7 @@ async def disable(connection: Connection, name: str, why: str) -> bool:
 
 
 async def enable(connection: Connection, name: str) -> bool:
-    """Stop holding the jobs of a type; `let_go` signals them. Returns whether there is such a type."""
+    """Stop holding the jobs of a type; `let_go` signals them. Returns whether the type exists."""
     done = await connection.execute(
         "update web_job.type set disabled = null, changed_at = clock_timestamp() where name = $1", name
     )

@@ -1,7 +1,7 @@
-"""Jobs that are web pages: what a job is, what a page says of it, and the contracts to call, follow and look it up.
+"""Jobs that are web pages: the data of a job, the answers of a page, and the contracts to call, follow and look up.
 
-What differs from one job type to the next (where its page is, how long a call may take, what to do in doubt) is data in
-the table `web_job.type`. A lifecycle is told of it by its first effect, so that it stands in the lifecycle's history.
+The properties of a job type (the address of its page, the time-out of a call, the doubt policy) are data in
+the table `web_job.type`. A lifecycle gets it from its first effect, so that its history contains it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Job(_Record):
 
     Attributes:
         type: name of its job type.
-        params: what the type's URL names in braces; the JSON body as well, where there is no payload.
+        params: the values for the braces of the type's URL; also the JSON body, without a payload.
         payload: JSON data; the body of the request.
     """
 
@@ -51,7 +51,7 @@ class Child(Job):
     """One job that a page lists.
 
     Attributes:
-        id: tells it from its siblings; the job's own id is `<id of the master>/<id>`.
+        id: distinguishes it from its siblings; the job's own id is `<id of the master>/<id>`.
     """
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
@@ -68,9 +68,9 @@ class Policy(_Record):
     """The doubt policy of a job, as its job type has it: for calls whose outcome is unknown.
 
     Attributes:
-        window: for how long the page knows a key; for `dedupe`.
+        window: for `dedupe`, how long the page remembers a key.
         visibility_delay: how long after an attempt's deadline the page may still be at work; for `lookup`.
-        otherwise: what to do past the window, or when the look-up gives no answer.
+        otherwise: the policy after the window, or if the look-up gives no answer.
     """
 
     kind: Literal["dedupe", "lookup", "repeat", "escalate"] = "escalate"
@@ -93,12 +93,12 @@ class Policy(_Record):
 
 
 class Route(_Record):
-    """How a job is done, as its type said when it was asked.
+    """How a job is done, by its type at the time of the first effect.
 
     Attributes:
         held: why it can't be called now; None = it can.
         timeout: the longest that one call may take.
-        within: how long it may take in all once a page has said that it is at work.
+        within: the longest total time once a page has reported that it is at work.
         tries: how many attempts may end without the page having done anything; None = no limit.
         callback: whether the page may call back.
         listed: it has listed children in an earlier generation: it is not called again, they go on.
@@ -134,16 +134,16 @@ class Then(StrEnum):
     CHILDREN = "children"
     """It has listed children."""
     UNUSABLE = "unusable"
-    """It was called, and what it says beyond that can't be used: the body says why. Only a look-up finds that out."""
+    """It was called, and its answer cannot be used, for the reason in the body. Only a look-up finds that."""
 
 
 class Answer(_Record):
-    """What a page answered: the receipt.
+    """The answer of a page: the receipt.
 
     Attributes:
         status: of the HTTP response.
         body: JSON data, or text; None where it was longer than is kept.
-        then: what follows.
+        then: the next step.
         location: where to ask, for `FOLLOW`.
         retry_after: seconds that it asked to be left alone.
         children: how many children it has listed, with what is on further pages not counted.
@@ -166,7 +166,7 @@ class Follow(_Record):
 
 
 class CalledBack(_Record):
-    """What a page says by its callback.
+    """The callback of a page.
 
     Attributes:
         ok: whether the job was done.
@@ -180,7 +180,7 @@ class CalledBack(_Record):
 
 
 class Step(_Record):
-    """One look at a family: count, and start as many of those that wait as there is room for."""
+    """One look at a family: count the children, and start as many waiting ones as the window allows."""
 
     master: str
 
@@ -234,7 +234,7 @@ class Family(_Record):
 
     @property
     def wants_page(self) -> bool:
-        """Fewer wait than can be under way, and there are more."""
+        """Fewer children wait than may be under way, and the list continues."""
         return self.next_page is not None and self.waiting < self.window and not self.broken
 
     @property
@@ -269,7 +269,7 @@ class Pass(_Record):
 
 
 class Left(_Record):
-    """How many children have not been told yet."""
+    """Number of children without the message."""
 
     left: int
 
@@ -280,12 +280,12 @@ class Memory(BaseModel):
 
     Attributes:
         asked: how often it has asked how it is done.
-        route: what it was told then. It stays: another one could lead to another effect, with a key of its own.
+        route: the route at that time. It stays, because another one could lead to another effect with its own key.
         resumed: in this round the failed ones of its children were given back to those that wait.
-        until: when what a page is at work on is of no use any more.
-        called_back: what the page has said by its callback.
+        until: when the work of the page is of no use any more.
+        called_back: the callback of the page.
         page: of its children, that is to be listed next.
-        unlisted: why it can't be told of more children than are listed.
+        unlisted: why further children cannot be listed.
     """
 
     asked: int = 0
@@ -318,7 +318,7 @@ CALL_INLINE = Effect[Call, Answer](
 )
 FOLLOW = Effect[Follow, Answer]("follow-page", timeout=timedelta(minutes=10), doubt=Repeat(), retry=_QUICK)
 
-# What follows happens in the application's own database, in one transaction each: twice is as good as once.
+# These steps run in the application's own database, in one transaction each. A repeat changes nothing.
 ROUTE = Effect[Ask, Route]("route-job", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True)
 ADVANCE = Effect[Step, Family](
     "advance-family", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True

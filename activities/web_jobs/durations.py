@@ -11,7 +11,7 @@ _LONGEST = 36500 * 86400
 
 
 def duration(text: str) -> timedelta:
-    """The duration that `text` stands for.
+    """Parse a duration.
 
     Raises:
         ValueError: it is no duration.

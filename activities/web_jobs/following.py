@@ -25,7 +25,7 @@ from perdure import Attempt, NotDone, Refused
 FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
 """Seconds between two looks, if the page does not name a time."""
 PATIENCE = 60.0
-"""Seconds: who is to look again after more than that leaves, and comes back."""
+"""Seconds. A job whose next look is later gives up its slot until then."""
 _SPARE = 2.0  # least seconds of the attempt for a look
 _SHORT = 1_000  # bytes of progress
 
@@ -67,7 +67,7 @@ async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place
 
 
 def _result(reply: Reply, url: str) -> str | None:
-    """Where the result is, if it is said by 303 (RFC 9110, 15.4.4), or by 302 as many do: one step, not more."""
+    """The address of the result, from a 303 (RFC 9110, 15.4.4), or a 302 as many send it. One redirect only."""
     if reply.status not in (302, 303):
         return None
     place = within_origin(url, reply.headers.get("Location", ""))

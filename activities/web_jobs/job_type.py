@@ -1,4 +1,4 @@
-"""A job type, as it stands in the table `web_job.type`; read anew for each call, so that a change counts at once."""
+"""A job type, a row of the table `web_job.type`. It is read for each call, so a change applies at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = (
     *("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"),
     *("accept-encoding", "idempotency-key", "traceparent", "content-digest", "signature", "signature-input"),
 )
-"""Headers that a type can't set: the client does, or they say what each call is. So are those that begin as below."""
+"""Headers that a type cannot set, because the client or each call sets them; also those that begin as below."""
 _OUR_PREFIXES = ("perdure-", "proxy-")
 _SECRET_HEADER = re.compile(r"auth|cookie|key|password|secret|session|signature|token", re.IGNORECASE)
 _SECRET = r"(?:env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)"
@@ -56,21 +56,21 @@ class JobType(BaseModel):
     """A job type, from its row, from the command line or from a file: each is checked here.
 
     Attributes:
-        name: what jobs call it.
+        name: the name that jobs use.
         url: where its page is; a template of RFC 6570, expanded with the job's params, `id` and `type`.
         method: of the request; POST, PUT and PATCH have a body.
         headers: sent along to the origin of `url`, and to no other; no secrets, for they stand here in plain.
         timeout: the longest that one call may take.
-        within: how long it may take in all, once the page has said that it is at work.
-        doubt: the doubt policy, for calls whose outcome is unknown; `dedupe:24h` and `lookup:URL` say one of the
+        within: the longest total time, once the page has reported that it is at work.
+        doubt: the doubt policy, for calls whose outcome is unknown; `dedupe:24h` and `lookup:URL` also set one of the
             next two as well.
         remembers: for how long the page drops repeats of a key; for `dedupe`.
         status_url: where to ask whether it was done, a template with `key` and `token` as well; for `lookup`.
         status_headers, status_signed_with: as `headers` and `signed_with`, for a status URL of another origin, which
             gets none of those.
         visibility_delay: how long after a call's deadline the page may still be at work; for `lookup`.
-        otherwise: what to do past that time, or when the look-up gives no answer.
-        not_done: statuses from 500 on by which the page says that it did nothing.
+        otherwise: the policy after that time, or if the look-up gives no answer.
+        not_done: statuses from 500 on that mean that the page did nothing.
         tries: how many calls may end without the page having done anything; None = no limit.
         at_once: how many calls one worker makes at a time.
         signed_with: where the secrets of the signature are, `env:NAME` or `file:/path`, several while they change.
@@ -109,7 +109,7 @@ class JobType(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _short_doubt(cls, given: Any) -> Any:
-        """`dedupe:24h` and `lookup:URL` say two things in one."""
+        """Split `dedupe:24h` and `lookup:URL` into two fields."""
         doubt = given.get("doubt") if isinstance(given, Mapping) else None
         if not isinstance(doubt, str) or ":" not in doubt:
             return given
@@ -207,7 +207,7 @@ def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 async def read_type(connection: Connection, name: str) -> JobType | None:
-    """The job type of that name; None if there is none.
+    """The job type of that name; None if it does not exist.
 
     Raises:
         Unusable: SQL has written what can't be used.
@@ -230,7 +230,7 @@ def of_row(row: asyncpg.Record) -> JobType:
 
 
 def problems(error: ValidationError) -> list[str]:
-    """What is wrong with a job type: a line each, that begins with the field's name, and quotes no secret."""
+    """The problems of a job type: one line each, which begins with the field's name and quotes no secret."""
     lines = []
     for each in error.errors(include_input=False, include_url=False, include_context=False):
         where = ".".join(str(part) for part in each["loc"])

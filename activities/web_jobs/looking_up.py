@@ -23,7 +23,7 @@ UNKNOWN = (404, 410)
 async def look_up(call: Call, question: LookupContext) -> Answer | None:
     """The receipt, or None if the page has no such job.
 
-    Who answers 2xx was called, whatever else is wrong with that answer: it is a receipt that says what follows. A page
+    A 2xx means that the page was called, whatever else the answer contains: it is a receipt with the next step. A page
     that is at work has taken the order, and is asked until it is done.
 
     Raises:

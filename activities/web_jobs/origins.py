@@ -32,7 +32,7 @@ def forbidden(url: str) -> str | None:
 
 
 def within_origin(url: str, place: str) -> str | None:
-    """`place`, as the page at `url` says it, resolved and ready to be asked; None where it has another origin.
+    """`place`, as the page at `url` gives it, resolved for a request; None if it has another origin.
 
     Scheme, host and port make the origin (RFC 6454, 5).
     """

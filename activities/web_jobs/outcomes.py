@@ -29,7 +29,7 @@ _CLASSES: Final = {
     2: Verdict.DONE,  # RFC 9110, 15.3
     3: Verdict.DOUBT,  # 15.4: pages that answer a form so have done their work
     4: Verdict.REFUSED,  # 15.5
-    5: Verdict.DOUBT,  # 15.6: nothing is said of how far it came
+    5: Verdict.DOUBT,  # 15.6: the status does not show how far it came
 }
 TABLE: Final = {
     301: Verdict.MOVED,  # RFC 9110, 15.4.2: use the new URL

@@ -25,7 +25,7 @@ class WebSettings(BaseSettings):
         ca_file: certificates to trust instead of the system's, PEM.
         most_response: bytes of an answer that are read.
         callback_url: where the receiver of callbacks can be reached by the pages.
-        callback_secret: what callback tokens are made of; the same in each worker. At least 16 characters.
+        callback_secret: the key of callback tokens; the same in each worker. At least 16 characters.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, hide_input_in_errors=True)
@@ -39,7 +39,7 @@ class WebSettings(BaseSettings):
 
     @property
     def bounds(self) -> Bounds:
-        """What a request keeps to."""
+        """The bounds of a request."""
         return Bounds(self.networks, self.most_response, self.ca_file)
 
     @field_validator("origins", mode="before")

@@ -45,7 +45,7 @@ class Place:
 
 
 class Turnstile:
-    """Counts who is inside."""
+    """Counts the holders of places."""
 
     def __init__(self) -> None:
         self._inside: Counter[str] = Counter()
@@ -53,7 +53,7 @@ class Turnstile:
 
     @contextmanager
     def passed(self, name: str, most: int) -> Iterator[Place]:
-        """Inside for as long as the context lasts, or the place is not lost. Who has rested longest loses it first.
+        """Hold a place while the context lasts, or until it is lost. The holder that has rested longest loses it first.
 
         Raises:
             NotDone: `most` are inside already, and none of them rests. Nobody waits here: that would take the place of

@@ -42,7 +42,7 @@ def names(url: str) -> list[str]:
 
 
 def expanded(url: str, params: Mapping[str, object]) -> str:
-    """The URL for `params`, each percent-encoded; what is not given is left out."""
+    """The URL for `params`, each percent-encoded, without parameters that are not given."""
     return URITemplate(url).expand({name: _text(value) for name, value in params.items()})
 
 

@@ -1,4 +1,4 @@
-"""What may stand in a mail's address, header or text. Messages name the fault, never the (personal) value.
+"""The valid content of a mail's address, header and text. Messages name the fault, never the (personal) value.
 
 Sources: RFC 5321 (4.1.2, 4.5.3.1), RFC 5322 (3.2.3, 3.6.8), RFC 6531 (non-ASCII addresses), RFC 5890 (domain
     names).
@@ -34,7 +34,7 @@ def check_address(address: str) -> str:
 
 
 def ascii_domain(domain: str) -> str:
-    """`domain` as it stands in the DNS: non-ASCII labels as `xn--...`.
+    """`domain` as the DNS has it: non-ASCII labels as `xn--...`.
 
     Raises:
         ValueError: if it is no domain name, or one whose ASCII form would name another domain.

@@ -27,10 +27,10 @@ class Mail(BaseModel):
 
     Attributes:
         sender: address of the envelope (where bounces go) and of `From:`.
-        recipient: the one address it goes to; `To:` shows it.
+        recipient: the only recipient, also in `To:`.
         subject: one line, in any language.
         body: plain text.
-        sender_name: what `From:` shows beside the address.
+        sender_name: the name beside the address in `From:`.
         reply_to: address for `Reply-To:`.
         headers: further headers, such as `List-Unsubscribe` or `Auto-Submitted`; values are one line of
             ASCII.

@@ -1,4 +1,4 @@
-"""Letters of the table `mailing`, and the contracts to hand a mail to `sendmail` and to ask what became of it.
+"""Letters of the table `mailing`, and the contracts to hand a mail to `sendmail` and to look it up.
 
 Handed over means: the program ended with 0, so the mail is in the queue of this machine's mail system.
 """
@@ -30,7 +30,7 @@ class Letter(BaseModel):
     inserts the row. Other columns of the row are left out.
 
     Attributes:
-        kind: what to do in doubt.
+        kind: the doubt policy.
         sender, recipient, subject, body, sender_name, reply_to, headers: as in `Mail`.
     """
 

@@ -1,4 +1,4 @@
-"""A patient's plan: what is due when, by recurrence rules (RFC 5545) in the patient's own time. Strict, with reasons.
+"""A patient's plan: doses by recurrence rules (RFC 5545) in the patient's own time. Strict, with reasons.
 
 A plan that these models take has rules that can be answered in bounded time, each due at least once. docs/plans.md says
 how to write one.
@@ -20,7 +20,7 @@ from perdure.encryption import Private
 __all__ = ["Due", "Opening", "Plan", "QuietHours", "Rule", "Zone", "reason"]
 
 HORIZON: Final = timedelta(days=3653)
-"""Ten years. What is not due within them is never due."""
+"""Ten years. A dose that is not due within them is never due."""
 MOST_RULES: Final = 50
 MOST_EXCEPTIONS: Final = 400
 _ZONES_APART: Final = timedelta(hours=24)
@@ -81,19 +81,19 @@ def _not_too_many(given: Any) -> Any:
 
 
 LocalTime = Annotated[datetime, BeforeValidator(_local)]
-"""A date and time as the patient's clock reads it; which instant that is, the zone says."""
+"""A local date and time of the patient. The zone determines the instant."""
 _STRICT = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Rule(BaseModel):
-    """What is due again and again.
+    """A recurring dose.
 
     Attributes:
         id: its name within the plan, part of the ids of its doses: a-z, 0-9 and -, 1 to 40 of them. A rule that is
             replaced by one for something else gets another id.
-        rule: a recurrence rule, such as `FREQ=DAILY;BYHOUR=8,20`. What it leaves open is taken from `start`.
+        rule: a recurrence rule, such as `FREQ=DAILY;BYHOUR=8,20`. Missing parts come from `start`.
         start: from when on; itself due only where the rule makes it so.
-        what: what to say.
+        what: the text for the patient.
         window: for how long after it was due it is of use; 1 minute to 23 hours.
         spread: up to how long after it is due it may be sent, so that not all are sent at once; less than `window`.
         except_for: local times at which it is not due after all; COUNT counts them.
@@ -187,7 +187,7 @@ class Opening(NamedTuple):
 
 
 def reason(error: ValidationError) -> str:
-    """Why a plan is refused, in one line: where, and what to do. It shows nothing of what stands in `what`."""
+    """Why a plan is refused, in one line: where, and what to do. It contains no text of `what`."""
     first, *others = error.errors(include_input=False, include_url=False, include_context=False)
     where = ".".join(str(each) for each in first["loc"])
     said = first["msg"].removeprefix("Value error, ")

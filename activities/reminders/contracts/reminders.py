@@ -1,4 +1,4 @@
-"""Dosage reminders: what is known of a patient, what a dose is, and the steps that lead from one to the other.
+"""Dosage reminders: the data of a patient, the data of a dose, and the steps from one to the other.
 
 The lifecycle of a patient takes whatever it is given, so that a bad record is seen in that patient's own state. An
 app written in Python says it as a `SignUp`, which refuses what can't work.
@@ -36,7 +36,7 @@ LANGUAGES: Mapping[str, str] = {
     "nl": "Het is tijd om in te nemen: {what}.",
     "pt": "Está na hora de tomar: {what}.",
 }
-"""What a patient is told, by language."""
+"""The texts for patients, by language."""
 
 
 class _Record(BaseModel):
@@ -44,7 +44,7 @@ class _Record(BaseModel):
 
 
 class Schedule(_Record):
-    """What decides when doses are due."""
+    """The data that determines the times of doses."""
 
     plan: Plan
     zone: Zone
@@ -54,13 +54,13 @@ class SignUp(Schedule):
     """A patient whose reminders can work.
 
     Attributes:
-        plan: what to take when.
+        plan: the doses and their times.
         zone: the IANA zone in which the plan's times are meant.
         phone: in E.164: `+`, then 7 to 15 digits.
         channel: how to reach the patient; the other one is taken where this one is refused.
         language: a BCP 47 tag whose language is one of `LANGUAGES`.
         quiet_hours: local hours in which nothing is sent; None = it may go at any time.
-        confirm: wait, within the dose's window, for the provider to say that it was delivered, and take the other
+        confirm: wait, within the dose's window, for the provider's report of the delivery, and take the other
             channel where it was not. It needs status callbacks.
 
     Raises:
@@ -74,7 +74,7 @@ class SignUp(Schedule):
     confirm: bool = False
 
     def patient(self) -> Patient:
-        """What to start the lifecycle with."""
+        """The input of the lifecycle."""
         return Patient.model_validate(self.model_dump())
 
 
@@ -116,10 +116,10 @@ class Patient(BaseModel):
         return SignUp.model_validate(self.model_dump())
 
     def schedule(self) -> Schedule:
-        """What decides when doses are due, also where nothing can be sent.
+        """The data that determines the times of doses, even if nothing can be sent.
 
         Raises:
-            ValidationError: nobody can tell when one is.
+            ValidationError: the data determines no times.
         """
         return Schedule.model_validate(self.model_dump(include={"plan", "zone"}))
 
@@ -131,7 +131,7 @@ class Since(_Record):
 
 
 class Change(Patient):
-    """What is new about a patient: the fields that are given. `at`: as in `Since`."""
+    """A change of a patient: the given fields. `at`: as in `Since`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -151,7 +151,7 @@ class Asked(_Record):
 
     Attributes:
         at: since when it holds. Until then everything is due as it was before.
-        change: of what is known of the patient.
+        change: the change of the patient's data.
         paused: whether nothing is to be sent.
         signed_off: it is to end.
     """
@@ -170,7 +170,7 @@ class Asked(_Record):
 
 
 class Open(_Record):
-    """A dose that was started, and from when on it is over whatever became of it."""
+    """A started dose, and the time at which it is over in any case."""
 
     id: str
     until: AwareDatetime
@@ -181,7 +181,7 @@ class Upto(_Record):
 
     Attributes:
         at: the instant.
-        local: what the patient's clock read then. By another zone, or a newer zone database, the same reading may be
+        local: the local time of the patient then. By another zone, or a newer zone database, the same reading may be
             at another instant: what lies between has been due by neither. None where no clock was looked at.
         zone: whose clock that was.
     """
@@ -196,11 +196,11 @@ class Turn(_Record):
 
     Attributes:
         patient: as given.
-        upto: what was due by then was dealt with in earlier turns.
+        upto: earlier turns have processed the doses that were due by then.
         until: the moment.
         now: by the workflow's clock.
         since: since when rules have been in the plan, where that is not what `upto` says, by id.
-        withheld: why nothing is to be sent, so that what is due is put on record as not started.
+        withheld: why nothing is sent. Due doses are then recorded as not started.
     """
 
     patient: Patient
@@ -212,13 +212,13 @@ class Turn(_Record):
 
 
 class Ahead(_Record):
-    """What a turn did, and what comes next.
+    """The result of a turn, and the next turn.
 
     Attributes:
         problem: why nothing can be sent to this patient, and nothing was done; None = all is well.
         started: the doses that it started, those of which it found that they had been, too.
         upto: for the next turn.
-        more: there are more than one turn starts: the next one is to follow at once.
+        more: whether further doses are due, so that the next turn follows at once.
         next_at: when the next turn is to be taken; None = the plan is through.
     """
 
@@ -247,12 +247,12 @@ class Dose(_Record):
     """One reminder of one dose.
 
     Attributes:
-        to, text: the telephone number, and what is said.
+        to, text: the telephone number, and the text.
         language: of the text.
         channels: ways to send it; the second is taken where the first is refused.
         due: when it is due.
         openings: when it may be sent; none = its whole window lies in the quiet hours.
-        confirm: wait for the provider to say that it was delivered.
+        confirm: wait for the provider's report of the delivery.
     """
 
     to: Private
@@ -265,7 +265,7 @@ class Dose(_Record):
 
 
 class Reports(_Record):
-    """What the provider said last of a dose, by the reference of what was sent."""
+    """The provider's last reports about a dose, by the reference of the message."""
 
     last: dict[str, Reported] = {}
 
@@ -275,14 +275,14 @@ WITHDRAW = Step[Withdrawal, int]("withdraw-doses")
 
 
 class Memory(_Record):
-    """What the lifecycle of a patient keeps.
+    """The state that the lifecycle of a patient keeps.
 
     Attributes:
         patient: as the messages have made it.
         upto, since: for the next turn.
         open: doses that were started, and may not be over yet.
         paused, signed_off: as asked.
-        asked: what was asked for, and has not been done yet.
+        asked: the requests that have not been carried out yet.
     """
 
     patient: Patient
@@ -294,7 +294,7 @@ class Memory(_Record):
     asked: tuple[Asked, ...] = ()
 
     def concerned_by(self, asked: Asked) -> bool:
-        """Whether what was due before it has to be dealt with before it holds."""
+        """Whether the doses that were due before the request must be processed before it applies."""
         if asked.change is None:
             return True
         after = asked.change.made_to(self.patient)
@@ -305,7 +305,7 @@ class Memory(_Record):
         return put_past and windows(after.plan) != windows(self.patient.plan)
 
     def after(self, asked: Asked) -> Memory:
-        """What it keeps after that. A rule that is new, or has other times, counts from then on."""
+        """The state after the request. A rule that is new, or has other times, counts from then on."""
         if asked.change is None:
             paused = self.paused if asked.paused is None else asked.paused
             return self.model_copy(update={"paused": paused, "signed_off": self.signed_off or asked.signed_off})
@@ -316,7 +316,7 @@ class Memory(_Record):
         return self.model_copy(update={"patient": patient, "since": since})
 
     def following(self, ahead: Ahead, now: datetime) -> Memory:
-        """What it keeps after a turn."""
+        """The state after a turn."""
         if ahead.problem is not None:
             return self
         known = {each.id: each for each in (*self.open, *ahead.started) if each.until > now}
@@ -325,7 +325,7 @@ class Memory(_Record):
 
 
 def times(plan: Any) -> dict[str, str]:
-    """What of a plan, as given, says when: by the ids of its rules."""
+    """The parts of a plan that determine times, by the ids of its rules."""
     return _of_rules(plan, "rule", "start", "except_for")
 
 

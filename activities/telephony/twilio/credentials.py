@@ -1,4 +1,4 @@
-"""As whom requests are made, and with what callbacks are signed: from the settings, which may name places of secrets.
+"""The account of requests, and the tokens that sign callbacks, from the settings, which may name places of secrets.
 
 Secrets are read anew each time, and stand in no table, payload, history or log.
 """

@@ -1,4 +1,4 @@
-"""Looks up whether the provider has accepted a message or a call: in its list of what went to that number.
+"""Looks up whether the provider has accepted a message or a call, in its list of those to that number.
 
 A *hit* has our reference, in any later state, because it was accepted. A *miss* is a list that reaches back
 to the first attempt, and holds nothing that could be it. Everything else is no answer.
@@ -28,7 +28,7 @@ SECONDS: Final = 18.0
 SKEW: Final = timedelta(minutes=10)
 """By how much the provider's clock may be behind the database's."""
 PAGE: Final = 1000
-"""The most that there is."""
+"""The largest page."""
 MOST_PAGES: Final = 10
 
 
@@ -48,7 +48,7 @@ async def look_up(channel: Channel, notice: Notice, question: LookupContext) -> 
             return accepted(str(each.get("sid")), each.get("status"), channel, notice, config)
         unclear += whose is None
     if unclear:
-        raise NotDone(f"{unclear} to the same number can't be told apart from it yet")
+        raise NotDone(f"{unclear} to the same number cannot be distinguished from it yet")
     return None
 
 
@@ -81,7 +81,7 @@ class _Asking:
         self._end = end
 
     async def listed(self, channel: Channel, to: str, since: datetime) -> AsyncIterator[Mapping[str, Any]]:
-        """What went to a number by our requests since a moment.
+        """The messages or calls to a number by our requests since a time.
 
         By the number alone: what is not sent yet has no date by which it could be listed, and the sender is a setting,
         which may have changed since. To the end: in what order they are listed is not documented.

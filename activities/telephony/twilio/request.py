@@ -19,7 +19,7 @@ VERSION: Final = "2010-04-01"
 MOST_TEXT: Final = 1600
 """Characters of a message, with its reference."""
 MOST_TWIML: Final = 4000
-"""Characters of what a call does."""
+"""Limit of the instructions of a call, in characters."""
 LEAST_VALIDITY: Final = 6
 """Seconds: "a validity period greater than 5 is recommended"; less is not worth sending."""
 LONGEST_VALIDITY: Final = 36_000
@@ -98,7 +98,7 @@ def number(notice: Notice) -> str:
 
 
 def callback_url(base: str, key: Key) -> str:
-    """Where the provider reports on what is sent under `key`: it names the lifecycle that receives the report."""
+    """The URL for reports about the message under `key`. It names the lifecycle that receives them."""
     lifecycle, id = entity_of(key)
     query = urlencode({"of": lifecycle, "id": id, "ref": reference_of(key)}, quote_via=quote, safe="")
     return f"{base}?{query}{RETRIES}"

@@ -24,7 +24,7 @@ class Telephony:
 
     Attributes:
         names: looks up the provider's host.
-        places: one for each connection at a time; who finds none waits.
+        places: one for each connection at a time. A caller waits for a free one.
     """
 
     names: AbstractResolver = field(default_factory=Names)
@@ -54,7 +54,7 @@ async def lifespan(config: Settings) -> AsyncIterator[Telephony]:
 
 
 def check_complete(config: TelephonySettings) -> None:
-    """Make sure that there is all that it takes to send.
+    """Check that everything that sending needs is there.
 
     Raises:
         InvalidSetting: something is missing.

@@ -25,7 +25,7 @@ _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
 _EVERYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 _MOST: Final = 4_000_000
 CONFIRMED_BY: Final = {Channel.SMS: timedelta(minutes=5), Channel.CALL: timedelta(minutes=5)}
-"""How long after the last moment at which it may go the provider may still be finding out what became of it."""
+"""How long the provider may still report progress after the last time at which a message may be sent."""
 
 
 async def send(channel: Channel, notice: Notice, attempt: Attempt) -> Accepted:
@@ -33,7 +33,7 @@ async def send(channel: Channel, notice: Notice, attempt: Attempt) -> Accepted:
 
     Raises:
         NotDone: nothing was sent, also according to the provider's answer.
-        Refused: the provider says that this person can't be reached so, or nothing can be sent to them so.
+        Refused: the provider reports that it cannot reach this person by this channel.
         InDoubt: the request left, and the answer does not show the outcome.
     """
     config = telephony_settings()
@@ -66,7 +66,7 @@ def accepted(sid: str, status: object, channel: Channel, notice: Notice, config:
 
 
 def bounds(config: TelephonySettings) -> Bounds:
-    """The provider is whom the settings name, wherever that is; its errors are read."""
+    """The settings name the provider's address, which may be anywhere. Errors of the connection are outcomes."""
     return Bounds(_EVERYWHERE, _MOST, config.ca_file, of_failures=True)
 
 
@@ -112,7 +112,7 @@ async def _made(exchange: Exchange, request: HttpRequest) -> Reply:
     except NotAllowed as error:
         raise NotDone(f"{error} can't be connected to") from None
     except asyncio.CancelledError:
-        # Who runs the attempt ends it so at its deadline, and listens to what it says.
+        # The caller ends the attempt in this way at its deadline, and uses this outcome.
         if exchange.left:
             raise
         raise NotDone(f"{exchange.stage}: the attempt was over") from None

@@ -17,7 +17,7 @@ _STANDARD = {"https": 443, "http": 80}
 
 
 def signature(token: str, url: str, parameters: Parameters = ()) -> str:
-    """What the provider sends along."""
+    """The parameters of the form."""
     content = url + "".join(name + value for name, value in sorted(set(parameters)))
     return base64.b64encode(hmac.digest(token.encode(), content.encode(), hashlib.sha1)).decode()
 
@@ -26,7 +26,7 @@ def is_genuine(tokens: Iterable[str], url: str, body: bytes, given: str) -> bool
     """Whether the provider has signed it with one of the tokens.
 
     Args:
-        url: the public one, whole: what the provider has called, not what a proxy shows.
+        url: the whole public URL that the provider called, not that behind a proxy.
         body: as it came: a form, or JSON whose SHA-256 the URL has.
         given: the header.
     """

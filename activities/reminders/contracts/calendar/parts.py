@@ -1,6 +1,6 @@
-"""The text of a recurrence rule (RFC 5545, 3.3.10), read strictly: what it says in parts, or why it is refused.
+"""The text of a recurrence rule (RFC 5545, 3.3.10), parsed strictly into its parts, or refused with the reason.
 
-A refusal names the part. What RFC 5545 forbids is refused, not ignored, as are rules that no plan needs.
+A refusal names the part. Values that RFC 5545 forbids are refused, not ignored, as are rules that no plan needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "BYMINUTE": (0, 59),
     "BYSETPOS": (-366, 366),
 }
-# Ten years of each: what is due more seldom is no plan, and would make a search long.
+# Ten years of each: a rarer rule is no plan, and would make a search long.
 _INTERVALS = {"HOURLY": 87_600, "DAILY": 3_650, "WEEKLY": 520, "MONTHLY": 120, "YEARLY": 10}
 _LISTS = (*_RANGES, "BYDAY", "BYSECOND")
 _NOT_TAKEN = {
@@ -54,7 +54,7 @@ class Parts:
     Attributes:
         freq: `HOURLY`, `DAILY`, `WEEKLY`, `MONTHLY` or `YEARLY`.
         interval: every how manyth of these.
-        count: how many times in all; None if it does not say so.
+        count: number of occurrences; None without COUNT.
         until: the last at which it may be due: local if it has no offset, else UTC.
         week_start: 0 for Monday.
         by: the numbers of each BY part, in order.
@@ -183,7 +183,7 @@ def _until(value: str) -> datetime:
 
 
 def _check_together(parts: Parts) -> None:
-    """What RFC 5545 says of parts beside each other."""
+    """Check the rules of RFC 5545 about combinations of parts."""
     if parts.count is not None and parts.until is not None:
         raise ValueError("COUNT and UNTIL exclude each other: give one of them")
     for name, where, why in _FORBIDDEN:

@@ -100,7 +100,7 @@ def recurrence(text: str, start: datetime) -> Recurrence:
 
 
 def _explicit(parts: Parts, start: datetime) -> Parts:
-    """What the rule leaves to its start, written out."""
+    """The parts that the rule takes from its start."""
     by, days = dict(parts.by), parts.days
     by.setdefault("BYMINUTE", (start.minute,))
     if parts.freq != "HOURLY":
@@ -116,7 +116,7 @@ def _explicit(parts: Parts, start: datetime) -> Parts:
 
 
 def _all_numbered(days: tuple[tuple[int, int], ...], most: int) -> tuple[tuple[int, int], ...]:
-    """dateutil wants both of `MO` and `1TU` on one day; RFC 5545 either. A plain one is each of its numbers."""
+    """dateutil combines `MO` and `1TU` with *and*, RFC 5545 with *or*. A plain weekday stands for all its numbers."""
     if not any(which for _, which in days):
         return days
     return tuple(sorted({(day, each) for day, which in days for each in ((which,) if which else range(1, most + 1))}))

@@ -1,4 +1,4 @@
-"""How long after it is due a dose goes, so that not all of those that are due at 08:00 go at once."""
+"""The delay of a dose after its due time, so that not all doses of 08:00 are sent at once."""
 
 from __future__ import annotations
 

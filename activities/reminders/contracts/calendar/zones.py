@@ -57,7 +57,7 @@ def last_instant(local: datetime, zone: ZoneInfo) -> datetime:
 
 
 def reads(at: datetime, zone: ZoneInfo) -> datetime:
-    """What a clock in the zone reads at this instant, without an offset."""
+    """The local time in the zone at this instant, without an offset."""
     return at.astimezone(zone).replace(tzinfo=None, fold=0)
 
 

@@ -106,7 +106,7 @@ def test_a_mail_still_on_its_way_in_can_not_be_told(tmp_path: Path) -> None:
         "smtpd[7]: 4WxyZ12345: client=localhost[127.0.0.1]",
         f"cleanup[8]: 4WxyZ12345: message-id=<{token('x')}@app.example>",
     )
-    with pytest.raises(LogUnusable, match="does not say yet whether 4WxyZ12345 was accepted"):
+    with pytest.raises(LogUnusable, match="does not show yet whether 4WxyZ12345 was accepted"):
         search(log, sought("x", T0))
 
 
@@ -122,7 +122,7 @@ def test_the_end_of_an_earlier_session_proves_nothing_for_a_later_one_of_the_sam
         "smtpd[7]: connect from localhost[127.0.0.1]",
         "smtpd[7]: disconnect from localhost[127.0.0.1] ehlo=1 mail=1 rcpt=1 data=1 quit=1 commands=5",
     )
-    with pytest.raises(LogUnusable, match="does not say yet"):
+    with pytest.raises(LogUnusable, match="does not show yet"):
         search(log, sought("x", T0))
 
 
@@ -198,7 +198,7 @@ def test_a_line_cut_in_half_is_read_when_it_is_whole(tmp_path: Path) -> None:
     # With the queue manager's line half written, and the session not yet over, nothing is proven.
     line = whole.index(b"4jWdNd6PlJz6Pbl: from=")
     log = written(tmp_path / "mail.log", whole[: line + 70], BEGUN[NEW])
-    with pytest.raises(LogUnusable, match="does not say yet"):
+    with pytest.raises(LogUnusable, match="does not show yet"):
         search(log, sought("bounced", BEGUN[NEW]))
     written(log, whole[: whole.index(b"\n", line) + 1], BEGUN[NEW])
     assert search(log, sought("bounced", BEGUN[NEW])) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="queued")

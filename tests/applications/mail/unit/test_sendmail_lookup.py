@@ -196,7 +196,7 @@ async def test_a_mail_sent_by_smtp_of_which_the_log_has_lost_the_end_is_found_in
     half = f"Nov 21 16:05:27 mx postfix/cleanup[8]: 4Q4Q4Q: message-id=<{token_of(question.key)}@app.example>\n"
     with queue(tmp_path, {"queue": "deferred", "id": "4Q4Q4Q", "to": HERE, "key": token_of(question.key)}, log=half):
         assert await find_in_mail_log(LETTER, question) == Accepted(queue_id="4Q4Q4Q", delivery="deferred")
-    with queue(tmp_path, log=half), pytest.raises(LogUnusable, match="does not say yet"):
+    with queue(tmp_path, log=half), pytest.raises(LogUnusable, match="does not show yet"):
         await find_in_mail_log(LETTER, question)
-    with queue(tmp_path, log=half, status=69), pytest.raises(LogUnusable, match="does not say yet"):
+    with queue(tmp_path, log=half, status=69), pytest.raises(LogUnusable, match="does not show yet"):
         await find_in_mail_log(LETTER, question)

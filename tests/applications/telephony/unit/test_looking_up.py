@@ -102,16 +102,16 @@ async def test_a_list_that_lags_is_a_miss_first_and_a_hit_then(server: Telephony
 async def test_a_text_that_was_redacted_can_not_be_told_apart(server: TelephonyServer) -> None:
     await sent(server, SMS)
     server.accepted[0].form = {**server.accepted[0].form, "Body": ""}
-    with pytest.raises(NotDone, match="1 to the same number can't be told apart"):
+    with pytest.raises(NotDone, match="1 to the same number cannot be distinguished"):
         await look_up(SMS, notice(), question(key()))
 
 
 async def test_a_call_can_not_be_told_apart_before_its_events_are_shown(server: TelephonyServer) -> None:
     one = await sent(server, CALL, Fault.RESET_AFTER)
     server.events_after = 900.0
-    with pytest.raises(NotDone, match="1 to the same number can't be told apart"):
+    with pytest.raises(NotDone, match="1 to the same number cannot be distinguished"):
         await look_up(CALL, notice(), question(one))
-    with pytest.raises(NotDone, match="1 to the same number can't be told apart"):
+    with pytest.raises(NotDone, match="1 to the same number cannot be distinguished"):
         await look_up(CALL, notice(), question(key()))
     assert await look_up(CALL, notice("+15552224444"), question(key())) is None
 
