@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 from perdure._services.health import Health, Report
 from perdure.errors import InvalidSetting
 
 _PATIENCE = 10.0
-"""Seconds that a client may take for its request."""
+"""Seconds that a client may take for a part of its request."""
+_MOST = 50
+"""Requests at a time. The oldest gives way to one more, so that nobody who sends slowly keeps a supervisor out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ def serving(setting: str, address: str | None, pages: Mapping[str, Callable[[], 
 def _server(host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = _PATIENCE
+        server_version, sys_version = "perdure", ""
 
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
@@ -85,5 +90,20 @@ def _server(host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> Th
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        served: ClassVar[deque[socket.socket]] = deque()
+        lock = threading.Lock()
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            with self.lock:
+                self.served.append(request)
+                if len(self.served) > _MOST:
+                    with suppress(OSError):  # it has ended meanwhile
+                        self.served.popleft().shutdown(socket.SHUT_RDWR)
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            with self.lock, suppress(ValueError):  # it has given way
+                self.served.remove(request)
+            super().shutdown_request(request)
 
     return Server((host, port), Handler)

@@ -88,7 +88,8 @@ class OpenId(Identity):
         return [Route("/sign-in/openid", self._begin), Route("/signed-in", self._end)]
 
     async def _begin(self, request: Request) -> Response:
-        request.scope["session"] = state = dict[str, Any]()
+        state = dict[str, Any]()
+        request = _with_session(request, state)
         try:
             response: Response = await self._oauth.provider.authorize_redirect(request, self._back(request))
         except (OAuthError, httpx2.HTTPError, RuntimeError) as error:
@@ -107,7 +108,7 @@ class OpenId(Identity):
     async def _end(self, request: Request) -> Response:
         began = time.time()
         try:
-            request.scope["session"] = self._signer.loads(request.cookies.get(COOKIE, ""), max_age=_AGE)
+            request = _with_session(request, self._signer.loads(request.cookies.get(COOKIE, ""), max_age=_AGE))
             token = await self._oauth.provider.authorize_access_token(request)
             claims = token.get("userinfo") or {}
         except (OAuthError, JoseError, BadData, httpx2.HTTPError, RuntimeError, ValueError) as error:
@@ -132,6 +133,11 @@ class OpenId(Identity):
     @property
     def _signer(self) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(self.sessions.secret, salt="perdure.console.openid")
+
+
+def _with_session(request: Request, session: dict[str, Any]) -> Request:
+    """The same request with what is remembered of the sign-in: a host application's session stays as it is."""
+    return Request({**request.scope, "session": session}, request.receive)
 
 
 def _path(request: Request) -> str:

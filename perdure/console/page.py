@@ -177,7 +177,11 @@ class View:
     @property
     def notice(self) -> str | None:
         """What came of a form, where the address has it from the console itself."""
-        return self.console.forms.noticed(self.request.query_params.get("notice", ""))
+        return self.console.forms.noticed(self.request.query_params.get("notice", ""), self.person)
+
+    def signed_notice(self, text: str) -> str:
+        """A text for `notice` in the address of the next page, which shows it to this person alone."""
+        return self.console.forms.notice(text, self.person)
 
     def token(self) -> str:
         """For one form."""

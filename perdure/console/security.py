@@ -109,16 +109,17 @@ class Forms:
             return "it was sent before"
         return None
 
-    def notice(self, text: str) -> str:
-        """A text that the next page shows; nobody else can make an address that shows one."""
-        return str(URLSafeTimedSerializer(self.secret, salt=_NOTICE).dumps(text))
+    def notice(self, text: str, person: Person) -> str:
+        """A text that the next page shows to a person; nobody else can make an address that shows one."""
+        return str(URLSafeTimedSerializer(self.secret, salt=_NOTICE).dumps([person.name, text]))
 
-    def noticed(self, given: str) -> str | None:
+    def noticed(self, given: str, person: Person) -> str | None:
         """The text, for some minutes."""
         try:
-            return str(URLSafeTimedSerializer(self.secret, salt=_NOTICE).loads(given, max_age=_NOTICED))
-        except BadData:
+            name, text = URLSafeTimedSerializer(self.secret, salt=_NOTICE).loads(given, max_age=_NOTICED)
+        except (BadData, ValueError):
             return None
+        return str(text) if name == person.name else None
 
 
 def foreign(headers: Headers, public_host: str | None) -> bool:

@@ -37,6 +37,7 @@ async def serve(
         lifespan="off",
         timeout_graceful_shutdown=_GRACE,
         http=Connection,
+        ws="none",
         h11_max_incomplete_event_size=32 * 1024,
     )
     server = uvicorn.Server(config)

@@ -92,7 +92,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     return view.redirect(
         f"/entity/{entity.lifecycle}",
         id=entity.id,
-        notice=view.console.forms.notice(f"{verb.words}: {answer}"),
+        notice=view.signed_notice(f"{verb.words}: {answer}"),
         undo=verb.undone_by,
         **{name: value for name, value in following.items() if name != "lifecycle"},
     )

@@ -72,7 +72,7 @@ async def change(view: View) -> Response:
     await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
     log_event(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
     words = "as declared" if rate is None else f"{rate:g} a second"
-    notice = view.console.forms.notice(f"{limit.name}: {words}, for all workers")
+    notice = view.signed_notice(f"{limit.name}: {words}, for all workers")
     return view.redirect("/limits", notice=notice, changed=limit.name, was=_was(before))
 
 

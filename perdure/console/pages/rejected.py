@@ -135,7 +135,7 @@ async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, st
     view.require(Role.SETTLE, row.lifecycle, row.tenant)
     answer = await verb.act(acts, Entity(row.lifecycle, row.id), [str(row.seq)], view.form)
     log_event(log, "acted", verb=f"rejected {verb.name}", entity=f"{row.lifecycle}/{row.id}", by=view.person.name)
-    return view.redirect("/rejected", notice=view.console.forms.notice(f"{row.lifecycle}/{row.id}: {answer}"))
+    return view.redirect("/rejected", notice=view.signed_notice(f"{row.lifecycle}/{row.id}: {answer}"))
 
 
 async def _act_on_many(view: View, verb: Verb, session: Session, given: Mapping[str, str]) -> Response:

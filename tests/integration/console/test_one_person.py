@@ -142,12 +142,17 @@ async def test_a_connection_without_a_request_is_closed_and_what_no_page_answers
             assert await in_time(reader.read()) == b"", "a connection that sends nothing is closed"
             writer.close()
         bad = await raw(port, b"GET / HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n")
+        upgrade = b"Connection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        socket = await raw(
+            port, b"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + b"Sec-WebSocket-Key: " + b"x" * 24 + b"\r\n\r\n"
+        )
         monkeypatch.setattr(connections, "MOST", 0)
         full = await raw(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        for answer, status in ((bad, "400 Bad Request"), (full, "503 Service Unavailable")):
+        refused = ((bad, "400 Bad Request"), (socket, "401 Unauthorized"), (full, "503 Service Unavailable"))
+        for answer, status in refused:
             assert answer.startswith(f"HTTP/1.1 {status}")
             for name, value in HEADERS.items():
-                assert f"\r\n{name}: {value}\r\n" in answer
+                assert f"\r\n{name}: {value}\r\n".lower() in answer.lower()
 
 
 async def raw(port: int, request: bytes) -> str:

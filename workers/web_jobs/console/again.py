@@ -62,7 +62,7 @@ async def act(view: View) -> Response:
         )
     if way == "family":
         answer = await act_on_one(view, VERBS["restart"], Entity(LIFECYCLE, row["master"]))
-        notice = view.console.forms.notice(f"web-job/{row['master']}: {answer}")
+        notice = view.signed_notice(f"web-job/{row['master']}: {answer}")
         return view.redirect("/families/one", id=row["master"], notice=notice)
     failed, rest = _failed(view, row["master"], as_of), view.link("/families/one", id=row["master"], state="failed")
     words = f"failed children of {row['master']}"

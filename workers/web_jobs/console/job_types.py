@@ -64,7 +64,7 @@ async def act(view: View) -> Response:
     await _record(view, name, verb, note)
     said = _DONE[verb] + (await _let_go(view, name) if verb == "enable" else "")
     view.sources.outdate()
-    return view.redirect("/job-types/one", name=name, notice=view.console.forms.notice(f"{name} {said}"))
+    return view.redirect("/job-types/one", name=name, notice=view.signed_notice(f"{name} {said}"))
 
 
 async def test(view: View) -> Response:
