@@ -23,7 +23,7 @@ class Result:
 
     Attributes:
         rounds: of each Temporal server, of each way.
-        slow_commits: our transactions per run while a commit takes 5 ms, of each of our ways.
+        slow_commits: our transactions a second while a commit takes 5 ms, of each of our ways.
         plan: how much was measured.
         day: when.
     """

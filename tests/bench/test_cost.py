@@ -60,13 +60,13 @@ def test_the_sample_does_what_it_is_there_for(measured: dict[str, list[Round]]) 
 
 
 def test_the_report_has_every_figure(measured: dict[str, list[Round]], tmp_path: Path) -> None:
-    result = Result({"dev": measured, "real": measured}, {"activity": 3, "inline": 0.25}, FEW)
+    result = Result({"dev": measured, "real": measured}, {"activity": 110, "inline": 25}, FEW)
     write(result, tmp_path)
     content = json.loads((tmp_path / "bench.json").read_text())
     assert set(content) == {"servers", "ratios", "gates", "targets", "machine", "versions", "settings"}
     assert set(KEYS) < set(content["servers"]["real"]["inline"])
     broken = [name for name, gate in content["gates"].items() if not gate["met"]]
-    assert broken == ["our transactions per run at 200 in flight, commits of 5 ms, activity"]
+    assert broken == ["our transactions a second at 200 in flight, commits of 5 ms, activity"]
     assert set(content["targets"]) == {"dev", f"dev{PINNED}", "real", f"real{PINNED}"}
     assert "inline: ms at 5 starts/s, p50" in content["targets"]["dev"]
     html = (tmp_path / "bench.html").read_text()
