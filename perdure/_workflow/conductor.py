@@ -216,7 +216,7 @@ class Conductor:
             self._begun = True
             if self.run.requests.cancelled_before:
                 raise Cancelled
-            await self._attend(run(readable))
+            await self._attend(self._call(run, readable))
             if self.run.requests.was_cancelling and not self.run.final:
                 raise Cancelled
         except Unreadable as unreadable:
@@ -230,6 +230,10 @@ class Conductor:
             return False
         self._check_end()
         return True
+
+    async def _call(self, run: Run, given: Any) -> None:
+        self.run.begin()
+        await run(given)
 
     async def _attend(self, code: Coroutine[Any, Any, None]) -> None:
         """Await a part of the author's code, until it ends or is left."""

@@ -125,6 +125,7 @@ class RunState:
         state, since: the present state, and the time at which it was entered.
         how_far: the author's line for people.
         restored: the snapshot of the previous run.
+        begun: whether the author's `run` has been called. It restores its snapshot before its first wait.
         catching_up: whether `run` was started from its top and has not reached the place of the previous run. Until
             then, the acts of that run are not repeated.
         behind: whether `run` was started from its top and has not reached the present state. Catching up may have ended
@@ -161,6 +162,7 @@ class RunState:
         self.restored = carried.snapshot
         self.restored_well = self.restored is None
         """Whether the author's lifecycle has restored its snapshot, so that its next snapshot is complete."""
+        self.begun = False
         self.catching_up = carried.state is not None
         self.behind = self.catching_up
         self.moved = False
@@ -307,6 +309,10 @@ class RunState:
         """Set the author's line for people."""
         self.how_far = how_far
 
+    def begin(self) -> None:
+        """Note that the author's `run` is called."""
+        self.begun = True
+
     def has_restored(self) -> None:
         """Note that the author's lifecycle has read the snapshot of the previous run."""
         self.restored_well = True
@@ -315,7 +321,8 @@ class RunState:
         """The snapshot, and the last message that it holds. Without a snapshot, all messages would be delivered
         again."""
         taken: BaseModel | None = None
-        if not self.standstill.stands or self.restored_well:
+        # A message may come before `run` has added what it restores: the author's snapshot is not whole until then.
+        if self.restored_well or (self.begun and not self.standstill.stands):
             taken = author.snapshot()
         return (self.restored, 0) if taken is None else (taken.model_dump(mode="json"), self.last_message)
 
