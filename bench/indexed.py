@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import asyncpg
@@ -20,6 +21,7 @@ from rich.table import Table
 from temporalio import workflow
 
 from bench.cost.rig import cpu_of
+from bench.polling import eventually
 from perdure import App, Lifecycle, PerdurePlugin, Settings, state
 from perdure._services.indexing import Indexing
 from perdure._store import schema
@@ -87,10 +89,8 @@ async def measure(
                 before = _used(postgres, temporal)
                 start = "select perdure.start('parcel', $1 || n, '\"x\"') from generate_series(1, $2) n"
                 await db.execute(start, ids, runs)
-                over = "select count(*) from perdure.finished where id like $1 || '%'"
-                async with asyncio.timeout(600):
-                    while await db.fetchval(over, ids) < runs:  # noqa: ASYNC110 - nobody tells us of it
-                        await asyncio.sleep(0.05)
+                over = "select count(*) >= $2 from perdure.finished where id like $1 || '%'"
+                await eventually(partial(db.fetchval, over, ids, runs), "all parcels have ended")
                 used = [(after - first) / runs * 1000 for first, after in zip(before, _used(postgres, temporal))]  # noqa: B905
             history = await client.get_workflow_handle(f"parcel/{ids}1").fetch_history()
             if number:

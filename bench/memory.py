@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.polling import eventually
 from perdure._store import schema
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.postgres import PostgresServer
@@ -94,9 +95,8 @@ async def _measure(count: int, cached: int) -> tuple[int, int]:
 async def _open(database: asyncpg.Connection[asyncpg.Record], first: int, count: int) -> None:
     """Start so many, and return when they wait and nothing is left to do."""
     await database.execute(_START, first, json.dumps(INPUT), count)
-    open_ones = "select count(*) from perdure.entity where state = 'waiting'"
-    while await database.fetchval(open_ones) < first + count - 1:  # noqa: ASYNC110 - nobody tells us of it
-        await asyncio.sleep(0.1)
+    all_wait = "select count(*) >= $1 from perdure.entity where state = 'waiting'"
+    await eventually(lambda: database.fetchval(all_wait, first + count - 1), "all wait", patience=4 * 3600, every=0.1)
     await asyncio.sleep(2)  # the last workflow tasks are reported, and evicted where there is no cache
 
 

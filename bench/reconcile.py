@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.polling import eventually
 from bench.waiting import Waiting, app
 from perdure import PerdurePlugin, Settings
 from perdure._reconcile.context import Context
@@ -76,9 +77,7 @@ class Past:
         async with new_worker(self.temporal_client, self.config):
             start = "select perdure.start('waiting', n::text, $1::jsonb) from generate_series(1, $2) n"
             await db.execute(start, COMMENT, entities)
-            async with asyncio.timeout(600):
-                while not await db.fetchval(_SETTLED, entities):  # noqa: ASYNC110 - nobody tells us of it
-                    await asyncio.sleep(0.1)
+            await eventually(lambda: db.fetchval(_SETTLED, entities), "all wait", every=0.1)
         await db.execute("vacuum analyze", timeout=7200)
         await db.execute("checkpoint")
         await db.close()

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.polling import eventually
 from bench.reconcile import COMMENT
 from bench.waiting import app
 from perdure import PerdurePlugin, Settings
@@ -70,9 +71,7 @@ async def measure(postgres: PostgresServer, temporal: TemporalServer, entities: 
     async with new_worker(client, config):
         start = "select perdure.start('waiting', n::text, $1::jsonb) from generate_series(1, $2) n"
         await db.execute(start, COMMENT, entities)
-        async with asyncio.timeout(1800):
-            while not await db.fetchval(_SETTLED, entities):  # noqa: ASYNC110 - nobody tells us of it
-                await asyncio.sleep(0.1)
+        await eventually(lambda: db.fetchval(_SETTLED, entities), "all wait", patience=1800, every=0.1)
         for statement in _OLD.split(";\n")[:-1]:
             await db.execute(statement)
         pool = await open_pool(config.database_url, 2)

@@ -103,7 +103,7 @@ class Rig:
         connection = await asyncpg.connect(self.dsn(way))
         try:
             # A backend hands in what it counted when it ends.
-            while await connection.fetchval(_OTHERS):  # noqa: ASYNC110 - nobody tells us of it
+            while await connection.fetchval(_OTHERS):  # noqa: ASYNC110 - no notification comes
                 await asyncio.sleep(0.05)
             row = await connection.fetchrow(_COUNTS)
         finally:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import json
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,8 +19,10 @@ from bench.day2.drills import SMALL, Drill, drills
 from bench.day2.operator import Operator
 from bench.failover.judge import Judged
 from bench.failover.load import Load, under_load
-from bench.failover.rig import eventually, rig
+from bench.failover.rig import rig
+from bench.keeping import keep, kept
 from bench.marked import replaced
+from bench.polling import eventually
 from bench.up.place import enter
 
 ROOT = Path(__file__).parents[2]
@@ -56,13 +58,12 @@ def main(
         raise typer.BadParameter(f"{unknown[0]!r} is none of: {', '.join(known)}", param_hint="--only")
     if any(known[name].small_disk for name in only or known):
         enter("unshare", "mount")
-    found = _earlier() if only else {}
+    found = _earlier(kept(RESULT, again=bool(only)))
     for name in only or known:
         console.print(known[name].what)
         found[name] = asyncio.run(_done(known[name], pace, before, after))
         console.print(found[name])
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(json.dumps({name: asdict(each) for name, each in found.items()}, indent=2) + "\n")
+        keep(RESULT, {name: asdict(each) for name, each in found.items()})
     lines = [_cells(known[name], found[name]) for name in known if name in found]
     table = Table(*HEADING)
     for line in lines:
@@ -73,8 +74,8 @@ def main(
         PAGE.write_text(replaced(PAGE.read_text(), "day-2", _markdown(lines, today)))
 
 
-def _earlier() -> dict[str, Done]:
-    content = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+def _earlier(content: Mapping[str, Any]) -> dict[str, Done]:
+    """The results in the content of the file."""
     return {name: Done(Judged(**each["judged"]), each["saw"]) for name, each in content.items()}
 
 

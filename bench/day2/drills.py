@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.day2.operator import Operator
-from bench.failover.rig import DATABASE, eventually
+from bench.failover.rig import DATABASE
+from bench.polling import eventually
 from perdure.servers.postgres_binaries import postgres_binaries
 from perdure.servers.postgres_user import server_account
 

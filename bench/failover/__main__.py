@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,8 +19,10 @@ from bench.failover.judge import Judged
 from bench.failover.load import Load, under_load
 from bench.failover.lost import Recovery, lose_temporal
 from bench.failover.report import HEADING, cells, markdown, sentence
-from bench.failover.rig import eventually, rig
+from bench.failover.rig import rig
+from bench.keeping import keep, kept
 from bench.marked import replaced
+from bench.polling import eventually
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "recovery.md"
@@ -49,12 +51,11 @@ def main(
     chosen = only or names
     if unknown := [each for each in chosen if each not in names]:
         raise typer.BadParameter(f"{unknown[0]!r} is none of: {', '.join(names)}", param_hint="--only")
-    found = _measured() if only else {}
+    found = _measured(kept(RESULT, again=bool(only)))
     for name in chosen:
         console.print(known[name].what if name in known else f"Temporal loses {lifecycles:,} open lifecycles")
         found[name] = asyncio.run(_caused(known[name], pace, before, after) if name in known else _lost(lifecycles))
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(json.dumps({name: asdict(each) for name, each in found.items()}, indent=2) + "\n")
+        keep(RESULT, {name: asdict(each) for name, each in found.items()})
     judged = {name: each for name in known if isinstance(each := found.get(name), Judged)}
     recovery = each if isinstance(each := found.get(LOST), Recovery) else None
     _show(judged, recovery)
@@ -63,9 +64,8 @@ def main(
         PAGE.write_text(replaced(PAGE.read_text(), "failover", markdown(known, judged, recovery, today)))
 
 
-def _measured() -> dict[str, Judged | Recovery]:
-    """What earlier runs have measured."""
-    content = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+def _measured(content: Mapping[str, Any]) -> dict[str, Judged | Recovery]:
+    """The results in the content of the file."""
     return {name: Recovery(**each) if name == LOST else Judged(**each) for name, each in content.items()}
 
 

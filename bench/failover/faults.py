@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from bench.failover.rig import DATABASE, Rig, eventually
+from bench.failover.rig import DATABASE, Rig
+from bench.polling import eventually
 from infra.clusters import Cluster, base_backup
 from perdure.testing.proxy import Proxy, proxied
 

@@ -12,7 +12,8 @@ import asyncpg
 import temporalio.client
 
 from bench.failover.cpu import cpu_seconds
-from bench.failover.rig import DATABASE, Rig, eventually
+from bench.failover.rig import DATABASE, Rig
+from bench.polling import eventually
 
 _START = """
     select perdure.start('waiting', n::text, $1::jsonb) from generate_series($2::int, $3::int) n

@@ -6,8 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from bench.failover.load import Load
 from bench.peers import shop
 from bench.peers.other_side import OtherSide, serve
 from bench.peers.rig import TABLE
+from bench.polling import eventually
 from infra.clusters import Cluster
 from infra.temporal_server import TemporalOnPostgres
 from perdure import database
@@ -27,7 +27,6 @@ from perdure.servers.ports import free_port
 
 APP = "bench.peers.with_perdure"
 DATABASE = "shop"
-_PATIENCE = 600.0
 _ENDED = """
     select id, coalesce(extract(epoch from charged_at), 0)::float8 as at from orders
 """
@@ -124,19 +123,3 @@ async def _prepare(primary: Cluster) -> None:
     await database.migrate(connection)
     await connection.execute(TABLE)
     await connection.close()
-
-
-async def eventually(met: Callable[[], bool | Awaitable[bool]], what: str, *, patience: float = _PATIENCE) -> float:
-    """Wait until `met`; returns the seconds that it took.
-
-    Raises:
-        TimeoutError: after `patience` seconds; names `what`.
-    """
-    begun = time.monotonic()
-    while True:
-        answer = met()
-        if answer if isinstance(answer, bool) else await answer:
-            return time.monotonic() - begun
-        if time.monotonic() - begun > patience:
-            raise TimeoutError(f"not within {patience:.0f} s: {what}")
-        await asyncio.sleep(0.05)

@@ -11,6 +11,7 @@ import asyncpg
 import temporalio.client
 
 from bench.outbox.life import app
+from bench.polling import eventually
 from perdure import PerdurePlugin, Settings
 from perdure._store import schema
 from perdure._worker.worker import new_identity, new_worker
@@ -45,9 +46,7 @@ class Rig:
     async def over(self, count: int, *, every: float = 0.02) -> None:
         """Wait until so many lifecycles have ended since `forget`."""
         query = "select count(*) >= $1 from perdure.finished"
-        async with asyncio.timeout(300):
-            while not await self.app.fetchval(query, count):  # noqa: ASYNC110 - nobody tells us of it
-                await asyncio.sleep(every)
+        await eventually(lambda: self.app.fetchval(query, count), "all have ended", patience=300, every=every)
 
     async def forget(self) -> None:
         """Take what has ended off the record."""

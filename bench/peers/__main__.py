@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.keeping import keep, kept
 from bench.marked import replaced
 from bench.peers.report import Measured, as_json, cells, from_json, markdown
 from bench.peers.rig import SCENARIOS, rig
@@ -33,7 +33,7 @@ def main(
     write: Annotated[bool, typer.Option(help="Write the table into docs/comparison.md.")] = False,
 ) -> None:
     """Kill each tool's worker at the same places, and count the charges at the outside server. About 40 minutes."""
-    found = from_json(json.loads(RESULT.read_text())) if tool and RESULT.exists() else {}
+    found = from_json(kept(RESULT, again=bool(tool)))
     for each in TOOLS:
         if tool and each.name not in tool:
             continue
@@ -41,7 +41,7 @@ def main(
             console.print(f"{each.name} is left out: {missing}", style="bold red")
             continue
         found[each.name] = _measure(each, orders, runs)
-        RESULT.write_text(json.dumps(as_json(found), indent=2) + "\n")
+        keep(RESULT, as_json(found))
     found = {each.name: found[each.name] for each in TOOLS if each.name in found}
     rows = cells(found)
     table = Table(*rows[0])

@@ -104,7 +104,7 @@ async def _by_perdure(count: int, cached: int) -> Seen:
             query = "insert into reminders.patient (id, plan, zone, phone) values ($1, $2, 'UTC', $3)"
             await made.database.executemany(query, rows)
             waiting = "select exists (select from perdure.outbox)"
-            while await made.database.fetchval(waiting):  # noqa: ASYNC110 - nobody tells us of it
+            while await made.database.fetchval(waiting):  # noqa: ASYNC110 - no notification comes
                 await asyncio.sleep(0.2)
 
         return await _measure(made, count, spread, asleep)
