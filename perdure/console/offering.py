@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 
 from perdure._operations.entity import Record, Seen, see
 from perdure._operations.possible import refusal
+from perdure.client.records import EffectRecord, EntityStatus
 from perdure.console.page import View
 from perdure.console.verbs import VERBS, Among, Verb
+from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import TemporalUnavailable
 
 PATIENCE = 2.5
@@ -25,16 +28,31 @@ async def seen(view: View, record: Record) -> Seen:
         return await see(record, away, scope, app)
 
 
-async def reasons(view: View, seen: Seen) -> dict[Verb, str | None]:
+def reasons(view: View, seen: Seen) -> dict[Verb, str | None]:
     """The acts that are for such an entity, each with the reason why it can't be done now, if it can't."""
-    row = seen.record.row
-    standing = await (await view.sources.session(view.person.name)).client.status(row["lifecycle"], row["id"])
+    standing = _status(seen.record)
     is_gone = seen.workflow is not None and not seen.workflow.open
     found = {each: refusal(each.name, standing, view.app, is_gone=is_gone) for each in VERBS.values()}
     if not standing.final and _is_cancelled(seen.record):
         found[VERBS["cancel"]] = found[VERBS["cancel"]] or "its end was requested before"
     other = Among.OPEN if standing.final else Among.FINISHED
     return {verb: why for verb, why in found.items() if verb.among is not other}
+
+
+def _status(record: Record) -> EntityStatus:
+    """As a client reads it, of the same moment as the rest of the page."""
+    row, names = record.row, [each.name for each in fields(EffectRecord) if each.name not in ("status", "receipt")]
+    return EntityStatus(
+        **{name: row[name] for name in ("lifecycle", "id", "generation", "state", "since", "attention", "tenant")},
+        final=row["final"] is not None,
+        waits_for_delivery=any(each["kind"] == "start" for each in record.outbox),
+        rejected=next((each["reason"] for each in record.rejected if each["generation"] == row["generation"]), None),
+        effects=tuple(
+            EffectRecord(**{name: each[name] for name in names}, status=EffectStatus(each["status"]), receipt=None)
+            for each in record.effects
+            if each["generation"] == row["generation"]
+        ),
+    )
 
 
 def _is_cancelled(record: Record) -> bool:

@@ -74,7 +74,7 @@ async def _ask_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response
         receipt=receipt,
         fields=fields,
         seen=one.doubt and read_from(seen, one.doubt, view.app),
-        why_not=(await offering.reasons(view, seen)).get(verb, "not in the state that it is in"),
+        why_not=offering.reasons(view, seen).get(verb, "not in the state that it is in"),
         following=one.doubt and {**group_of(one.doubt), "after": place_of(one.doubt)},
         allowed=view.person.may(Role.SETTLE, row["lifecycle"], row["tenant"]),
     )

@@ -54,7 +54,7 @@ async def _page(view: View, fields: Mapping[str, str], *, payloads: bool) -> Res
         line=line,
         diagram=(_nodes(view, record), way(record.transitions), row["state"]),
         web=link(view.config.web_ui, namespace, seen.workflow_id),
-        verbs=await offering.reasons(view, seen) if may_act else {},
+        verbs=offering.reasons(view, seen) if may_act else {},
         may_see_payloads=view.person.may(Role.PAYLOADS, lifecycle, row["tenant"]),
     )
 
