@@ -19,7 +19,9 @@ _NAMES = {
 def rows(found: Mapping[str, Measured]) -> list[list[str]]:
     """The heading, and a line for each figure."""
     lines = [["", *found]]
-    lines += [[_NAMES[step], *(_seconds(each.seconds.get(step)) for each in found.values())] for step in STEPS]
+    for step in STEPS:
+        seconds = [_seconds(each.seconds.get(step)) for each in found.values()]
+        lines += [[_NAMES[step], *seconds]] if any(seconds) else []
     groups = dict.fromkeys(group for each in found.values() if each.idle for group in each.idle.memory)
     own = [group for group in groups if group != "PostgreSQL"]
     memory = [sum(each.idle.memory.get(group, 0) for group in own) if each.idle else None for each in found.values()]
