@@ -44,7 +44,7 @@ SLOW = 1046
 """The payment server never answers it."""
 CONSOLE: tuple[tuple[str, Literal["light", "dark"], str, int], ...] = (
     ("console-overview", "light", "", 540),
-    ("console-inbox", "light", "inbox", 400),
+    ("console-inbox", "light", "inbox", 440),
     ("console-entity", "dark", "entity/order?id=1042", 720),
 )
 """Name of the picture, colours, page of the console, and height."""
