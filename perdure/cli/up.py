@@ -71,8 +71,8 @@ def up(
 
     The first start gets Temporal's programs, makes Temporal's role and two databases beside the one that
     PERDURE_DATABASE_URL names, and the schema `perdure` in that. PERDURE_ADMIN_DATABASE_URL names a role that may make
-    them; or PERDURE_TEMPORAL_DATABASE_URL one that you made for Temporal. Whatever ends is started again. Temporal
-    listens on 127.0.0.1, without authentication.
+    them; or PERDURE_TEMPORAL_DATABASE_URL one that you made for Temporal. Processes that end are started again.
+    Temporal listens on 127.0.0.1, without authentication.
     """
     folder = Folder(state or default_folder())
     if app == _STATUS:
@@ -80,11 +80,11 @@ def up(
         return
     config = settings()
     if print_systemd:
-        load_app(app)  # a unit is of no use that could not start it
+        load_app(app)  # refuse a unit that could not start
         _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console))
         return
     set_up(config.log, config.log_level)
-    load_app(app)  # what can't be run is refused once, and not by each process
+    load_app(app)  # refuse an app that cannot run once, and not in each process
     machine = Machine(
         app,
         workers,
@@ -98,19 +98,24 @@ def up(
         admin_url=os.environ.get("PERDURE_ADMIN_DATABASE_URL"),
         temporal_url=os.environ.get("PERDURE_TEMPORAL_DATABASE_URL"),
     )
+    _run(machine, config)
+    leave(0)
+
+
+def _run(machine: Machine, config: Settings) -> None:
+    """Run the machine until a stop signal, as the only process with its folder."""
 
     async def until_stopped() -> None:
         stop = stop_requested()
         await Tree(machine, config).run(stop)
 
     try:
-        with folder.held():
+        with machine.folder.held():
             asyncio.run(until_stopped())
     except PerdureError:
         raise
     except (RuntimeError, *DATABASE_ERRORS) as error:
         refuse(error, 1)
-    leave(0)
 
 
 def _console(app: str, options: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
