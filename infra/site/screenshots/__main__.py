@@ -75,6 +75,7 @@ async def take() -> None:
             typed = f"perdure {' '.join(words)}"
             (FOLDER / f"{name}.svg").write_text(picture(typed, f"$ {typed}\n{text}", columns), "utf-8")
         await photograph(f"{stack.temporal.ui_url}/namespaces/default/workflows")
+        await until_all_doubts_wait(stack)
         os.environ.update(stack.environment())
         await photograph_console(folder / "console", stack.temporal.ui_url)
 
@@ -129,6 +130,15 @@ async def until(connection: asyncpg.Connection, query: str, expected: tuple[int,
     async with asyncio.timeout(120):
         while [tuple(row) for row in await connection.fetch(query)] != [expected]:
             await asyncio.sleep(0.2)
+
+
+async def until_all_doubts_wait(stack: Stack) -> None:
+    """Wait until the time of the slow charge is over, so that the pictures show as many doubts each time."""
+    connection = await asyncpg.connect(stack.dsn)
+    try:
+        await until(connection, "select count(attention) from perdure.entity", (len(UNANSWERED) + 1,))
+    finally:
+        await connection.close()
 
 
 async def photograph(workflows: str) -> None:
