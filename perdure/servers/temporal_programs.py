@@ -53,7 +53,7 @@ class Programs:
 def obtain_programs() -> Programs:
     """Find them in the folder that `PERDURE_TEMPORAL_BIN` names, on PATH or in the cache; else download or build them.
 
-    A build takes 4 minutes of CPU, once for a machine.
+    A build takes 6 minutes on two cores, once for a machine.
 
     Raises:
         TemporalMissingError: with what was tried, and why each of it failed.
@@ -144,7 +144,7 @@ def _download(folder: Path) -> None:
 
 def _build(folder: Path) -> None:
     for name, package in _PACKAGES.items():
-        what = f"building {name} {VERSION} with Go (once, 4 minutes of CPU)"
+        what = f"building {name} {VERSION} with Go (once, about 6 minutes)"
         go_install(f"{_MODULE}/{package}@v{VERSION}", folder, what)
         (folder / package.rpartition("/")[2]).rename(folder / name)
 
