@@ -14,7 +14,10 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from perdure._text.shown import json_text, one_line
+from perdure.errors import InvalidSetting
 
+MOST = 100_000
+"""Rows of one file at most."""
 FORMULA = ("=", "+", "-", "\N{MINUS SIGN}", "@", "|", "%")
 """What a spreadsheet may take for the beginning of a formula, also as a full-width or small form: such a cell begins
 with an apostrophe."""
@@ -35,6 +38,18 @@ def cell(value: object) -> str:
     text = value.isoformat() if isinstance(value, datetime) else one_line(value)
     text = _NEXT_CELL.sub(";'", text)
     return f"'{text}" if unicodedata.normalize("NFKC", text[:1]).startswith(FORMULA) else text
+
+
+def form_of(query: Mapping[str, str]) -> str:
+    """The form that an address asks for.
+
+    Raises:
+        InvalidSetting: there is no such form.
+    """
+    form = query.get("format", "csv")
+    if form not in ("csv", "json"):
+        raise InvalidSetting(f"{form!r} is no format: csv or json")
+    return form
 
 
 def exported(form: str, name: str, columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> Response:

@@ -1,11 +1,12 @@
-"""Acts that a page of an application offers for entities that it chooses itself: for one at once, for many as a job."""
+"""Acts as a page does them: for one entity at once, for many as a job. Pages of applications use them, too."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from starlette.responses import Response
 
+from perdure._operations.acts import Acts
 from perdure._operations.bulk import Name
 from perdure.console.guarding import log
 from perdure.console.jobs import Job, new_id
@@ -15,16 +16,23 @@ from perdure.contracts.keys import Entity
 from perdure.logs import log_event
 
 RATE = 50.0
-"""Of so many entities a second the act begins at most."""
+"""Entities a second of which an act on many begins at most."""
 
 
-async def act_on_one(view: View, verb: Verb, entity: Entity) -> str:
+async def act_on_one(
+    view: View, verb: Verb, entity: Entity, keys: Sequence[str] = (), *, asks_temporal: bool = True
+) -> str:
     """Do it, in the name of the person, with the note of the form. Returns what came of it, in a few words.
 
     Check the person's role first: `view.require(Role.SETTLE, ...)`.
+
+    Args:
+        keys: of the effects that are meant.
+        asks_temporal: False = this time the act needs no workflow.
     """
-    acts = await (await view.session(view.form.get("note", ""))).acts(asks_temporal=verb.asks_temporal)
-    answer = await verb.act(acts, entity, [], view.form)
+    session = await view.session(view.form.get("note", ""))
+    acts = await session.acts(asks_temporal=verb.asks_temporal and asks_temporal)
+    answer = await verb.act(acts, entity, keys, view.form)
     view.sources.outdate()
     log_event(log, "acted", verb=verb.name, entity=str(entity), by=view.person.name)
     return answer
@@ -48,7 +56,18 @@ async def act_on_many(
         async for each in entities:
             yield Name(each.lifecycle, each.id)
 
-    job = Job(new_id(), view.person.name, verb, words, total, RATE, rest)
-    view.console.jobs.begin(job, acts, names(), {}, view.form, view.sources.outdate)
-    log_event(log, "acts on many", verb=verb.name, whom=words, total=total, by=view.person.name)
+    return begin(view, Job(new_id(), view.person.name, verb, words, total, RATE, rest), acts, names(), {})
+
+
+def begin(
+    view: View, job: Job, acts: Acts, names: AsyncIterator[Name], keys: dict[Name, list[str]], act: str | None = None
+) -> Response:
+    """Begin a job; the answer leads to its page.
+
+    Args:
+        keys: the effects that are meant of each entity; `names` may add those of an entity before it yields it.
+        act: its name in the log; None = that of the verb.
+    """
+    view.console.jobs.begin(job, acts, names, keys, view.form, view.sources.outdate)
+    log_event(log, "acts on many", verb=act or job.verb.name, whom=job.words, total=job.total, by=job.by)
     return view.redirect(f"/jobs/{job.id}")

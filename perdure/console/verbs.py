@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +16,8 @@ from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import InvalidSetting, NotNow
 
 Fields = Mapping[str, str]
+LONGEST_NOTE = 2000
+"""Characters of a reason."""
 Act = Callable[[Acts, Entity, Sequence[str], Fields], Awaitable[str]]
 
 
@@ -161,15 +164,39 @@ def check_fields(verb: Verb, fields: Fields) -> None:
     Raises:
         InvalidSetting: a field is missing, or can't be used.
     """
-    note = fields.get("note", "")
-    if verb.needs_note and not note.strip():
-        raise InvalidSetting("the note is missing: say how you know, for the record")
-    if len(note) > 2000:
-        raise InvalidSetting("the note has more than 2,000 characters")
+    check_note(fields, "how you know" if verb.needs_note else None)
     given_json(fields, "receipt")
     given_json(fields, "input")
     if verb is RESOLVE:
         chosen_outcome(fields)
+
+
+def check_note(fields: Fields, needed: str | None) -> None:
+    """Make sure that the note of a form can be put on record.
+
+    Args:
+        needed: what it is to say, as `why`; None = it may be missing.
+
+    Raises:
+        InvalidSetting: it is missing or too long.
+    """
+    note = fields.get("note", "")
+    if needed is not None and not note.strip():
+        raise InvalidSetting(f"the note is missing: say {needed}, for the record")
+    if len(note) > LONGEST_NOTE:
+        raise InvalidSetting(f"the note has more than {LONGEST_NOTE:,} characters")
+
+
+def previewed_at(fields: Fields) -> datetime:
+    """When the preview of a form was made, by the database's clock.
+
+    Raises:
+        InvalidSetting: the form does not have that.
+    """
+    try:
+        return datetime.fromisoformat(fields.get("as_of", "")).astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidSetting("the form does not say when its preview was made: load it again") from None
 
 
 def chosen_outcome(fields: Fields) -> EffectStatus:

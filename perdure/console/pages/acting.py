@@ -14,12 +14,11 @@ from perdure._operations.entity import Record, read_record
 from perdure.console import chosen, offering
 from perdure.console.chosen import group_of, place_of
 from perdure.console.evidence import read_from
-from perdure.console.guarding import log
+from perdure.console.many import act_on_one
 from perdure.console.page import Page, View
 from perdure.console.pages import acting_on_many
 from perdure.console.roles import Role
 from perdure.console.verbs import RESOLVE, Verb, check_fields, verb_named
-from perdure.logs import log_event
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,11 @@ class One:
     def final(self) -> bool:
         """Whether it has ended."""
         return self.record.row["final"] is not None
+
+    @property
+    def following(self) -> dict[str, str]:
+        """The place of the doubt in its group of the inbox, behind which the next one stands; empty without a doubt."""
+        return {**group_of(self.doubt), "after": place_of(self.doubt)} if self.doubt else {}
 
 
 async def ask(view: View) -> Response:
@@ -75,26 +79,22 @@ async def _ask_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response
         fields=fields,
         seen=one.doubt and read_from(seen, one.doubt, view.app),
         why_not=offering.reasons(view, seen).get(verb, "not in the state that it is in"),
-        following=one.doubt and {**group_of(one.doubt), "after": place_of(one.doubt)},
+        following=one.following,
         allowed=view.person.may(Role.SETTLE, row["lifecycle"], row["tenant"]),
     )
 
 
 async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     one = await _one(view, verb, given, Role.SETTLE)
-    session = await view.session(view.form.get("note", ""))
-    acts = await session.acts(asks_temporal=verb.asks_temporal and not (verb is RESOLVE and one.final))
     entity = Name(given["lifecycle"], given["id"]).entity
-    answer = await verb.act(acts, entity, [one.doubt.key] if verb is RESOLVE and one.doubt else [], view.form)
-    view.sources.outdate()
-    log_event(log, "acted", verb=verb.name, entity=str(entity), by=view.person.name)
-    following = {**group_of(one.doubt), "after": place_of(one.doubt)} if one.doubt else {}
+    keys = [one.doubt.key] if verb is RESOLVE and one.doubt else []
+    answer = await act_on_one(view, verb, entity, keys, asks_temporal=not (verb is RESOLVE and one.final))
     return view.redirect(
         f"/entity/{entity.lifecycle}",
         id=entity.id,
         notice=view.signed_notice(f"{verb.words}: {answer}"),
         undo=verb.undone_by,
-        **{name: value for name, value in following.items() if name != "lifecycle"},
+        **{name: value for name, value in one.following.items() if name != "lifecycle"},
     )
 
 

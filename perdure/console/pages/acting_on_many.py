@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
@@ -16,18 +15,14 @@ from perdure._operations.reach import Reach
 from perdure._store.schema import Connection
 from perdure.console import chosen
 from perdure.console.chosen import Chosen, Doubtful, doubtful_ones, in_words
-from perdure.console.guarding import log
 from perdure.console.jobs import Job, new_id
 from perdure.console.listed import Listed, read_list, ticked_and_pasted
+from perdure.console.many import RATE, begin
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
-from perdure.console.verbs import RESOLVE, Among, Verb, chosen_outcome, resolving
+from perdure.console.verbs import RESOLVE, Among, Verb, chosen_outcome, previewed_at, resolving
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import InvalidSetting
-from perdure.logs import log_event
-
-RATE = 50.0
-"""Of so many entities a second the act begins at most, where nobody log_event otherwise."""
 
 
 async def ask(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
@@ -86,7 +81,7 @@ async def act(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     if not view.person.may_somewhere(Role.BULK):
         view.require_everywhere(Role.BULK)
     words, total = in_words(given), _total(view)
-    meant = chosen.chosen(verb.among, given, _reach(view), _as_of(view.form))
+    meant = chosen.chosen(verb.among, given, _reach(view), previewed_at(view.form))
     receipts: dict[str, Any] = {}
     if verb is RESOLVE and view.form.get("list"):
         meant, receipts = await _listed(view, given)
@@ -97,13 +92,11 @@ async def act(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     done = replace(verb, act=resolving(receipts)) if receipts else verb
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, done, words, total, _rate(view.form), _rest(view, verb, given))
-    view.console.jobs.begin(job, acts, meant.names(session.reading, keys), keys, view.form, view.sources.outdate)
-    log_event(log, "acts on many", verb=verb.name, whom=job.words, total=total, by=view.person.name)
-    return view.redirect(f"/jobs/{job.id}")
+    return begin(view, job, acts, meant.names(session.reading, keys), keys)
 
 
 async def _listed(view: View, given: Mapping[str, str]) -> tuple[Chosen, dict[str, Any]]:
-    group = doubtful_ones(given, _reach(view), _as_of(view.form))
+    group = doubtful_ones(given, _reach(view), previewed_at(view.form))
     async with view.reading() as connection:
         listed = await read_list(connection, group, view.form["list"], view.app)
     receipts = {key: json.loads(each) for key, each in listed.receipts.items()}
@@ -136,13 +129,6 @@ def _total(view: View) -> int:
     if not total.isdecimal() or len(total) > 12:
         raise InvalidSetting(f"{total!r} is no count: load the form again")
     return int(total)
-
-
-def _as_of(form: Mapping[str, str]) -> datetime:
-    try:
-        return datetime.fromisoformat(form.get("as_of", "")).astimezone()
-    except (ValueError, OverflowError):
-        raise InvalidSetting("the form does not say when its preview was made: load it again") from None
 
 
 def _rate(form: Mapping[str, str]) -> float:

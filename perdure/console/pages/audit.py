@@ -10,14 +10,12 @@ from typing import Any
 from starlette.responses import Response
 
 from perdure._operations.audit import AuditSelection, read_acts
-from perdure.console.exporting import exported
+from perdure.console.exporting import MOST, exported, form_of
 from perdure.console.page import Page, View
 from perdure.errors import InvalidSetting
 
 ROWS = 50
 """On one page."""
-EXPORTED = 100_000
-"""Rows of one file at most."""
 _FILTERS = ("by", "lifecycle", "id", "why", "since")
 _COLUMNS = ("seq", "at", "by", "why", "lifecycle", "id", "generation", "state", "role")
 
@@ -32,14 +30,11 @@ async def show(view: View) -> Response:
 
 async def export(view: View) -> Response:
     """All acts that the filters choose, as a file."""
-    form = view.query.get("format", "csv")
-    if form not in ("csv", "json"):
-        raise InvalidSetting(f"{form!r} is no format: csv or json")
-    return exported(form, "perdure-audit", _COLUMNS, _all(view, _wanted(view)))
+    return exported(form_of(view.query), "perdure-audit", _COLUMNS, _all(view, _wanted(view)))
 
 
 async def _all(view: View, wanted: AuditSelection) -> AsyncIterator[Mapping[str, Any]]:
-    before, left = None, EXPORTED
+    before, left = None, MOST
     while left > 0:
         async with view.reading() as connection:
             found = await read_acts(connection, wanted, min(left, 1000), before)

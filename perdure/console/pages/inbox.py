@@ -15,7 +15,7 @@ from perdure._operations.inbox import GROUPS, Group, read_inbox
 from perdure._operations.selection import oldest
 from perdure.console.chosen import DOUBT_FILTERS, Doubtful, doubtful_ones, open_ones, place_of
 from perdure.console.evidence import evidence
-from perdure.console.exporting import exported
+from perdure.console.exporting import MOST, exported, form_of
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.errors import InvalidSetting
@@ -24,8 +24,6 @@ COUNTED = 1000
 """Of more, the page of a group says so; the preview of an act counts all."""
 ITEMS = 25
 """Of a group on one page."""
-EXPORTED = 100_000
-"""Rows of one file at most."""
 _COLUMNS = ("lifecycle", "id", "generation", "effect", "key", "token", "attempts", "since", "why", "state", "tenant")
 
 
@@ -106,14 +104,11 @@ async def follow(view: View) -> Response:
 
 async def export(view: View) -> Response:
     """All effects in doubt of a group as a file, to be joined with what the other side has on record."""
-    form = view.query.get("format", "csv")
-    if form not in ("csv", "json"):
-        raise InvalidSetting(f"{form!r} is no format: csv or json")
-    return exported(form, "perdure-in-doubt", _COLUMNS, _all(view))
+    return exported(form_of(view.query), "perdure-in-doubt", _COLUMNS, _all(view))
 
 
 async def _all(view: View) -> AsyncIterator[Mapping[str, Any]]:
-    chosen, after, left = Doubtful(doubtful_ones(view.query, view.reach())), None, EXPORTED
+    chosen, after, left = Doubtful(doubtful_ones(view.query, view.reach())), None, MOST
     while left > 0:
         async with view.reading() as connection:
             found = await chosen.oldest(connection, after, min(left, 1000))

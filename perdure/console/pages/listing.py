@@ -16,14 +16,12 @@ from perdure._operations.finished import select_finished
 from perdure._operations.search import search
 from perdure._operations.selection import check, check_lifecycle, known_lifecycles, known_states, next_oldest, select
 from perdure.console.chosen import FINISHED_FILTERS, OPEN_FILTERS, finished_ones, open_ones
-from perdure.console.exporting import exported
+from perdure.console.exporting import MOST, exported, form_of
 from perdure.console.page import Page, View
 from perdure.errors import InvalidSetting
 
 ROWS = 50
 """On one page."""
-EXPORTED = 100_000
-"""Rows of one file at most."""
 _OPEN = ("lifecycle", "id", "generation", "state", "since", "condition", "attention", "tenant")
 _FINISHED = ("lifecycle", "id", "generation", "state", "finished_at")
 
@@ -53,16 +51,14 @@ async def show(view: View) -> Response:
 
 async def export(view: View) -> Response:
     """All rows that the filters choose, as a file."""
-    form, columns = view.query.get("format", "csv"), _FINISHED if "finished" in view.query else _OPEN
-    if form not in ("csv", "json"):
-        raise InvalidSetting(f"{form!r} is no format: csv or json")
+    form, columns = form_of(view.query), _FINISHED if "finished" in view.query else _OPEN
     async with view.reading() as connection:  # what is wrong with the filters is said before a file begins
         await _rows(view, connection, None, 1)
     return exported(form, "perdure-finished" if "finished" in view.query else "perdure-open", columns, _all(view))
 
 
 async def _all(view: View) -> AsyncIterator[Mapping[str, Any]]:
-    after, left = None, EXPORTED
+    after, left = None, MOST
     while left > 0:
         async with view.reading() as connection:
             rows = await _rows(view, connection, after, min(left, 500))

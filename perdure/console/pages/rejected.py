@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 
 from starlette.responses import Response
 
@@ -22,17 +21,16 @@ from perdure._operations.session import Session
 from perdure.console.chosen import Reading
 from perdure.console.guarding import log
 from perdure.console.jobs import Job, new_id
+from perdure.console.many import RATE, begin
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
-from perdure.console.verbs import Among, Fields, Verb
+from perdure.console.verbs import Among, Fields, Verb, check_note, previewed_at
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.logs import log_event
 
 ROWS = 50
 """On one page."""
-RATE = 50.0
-"""Of so many entities a second the act begins at most."""
 _PAGE = 500
 
 
@@ -115,12 +113,8 @@ async def ask(view: View) -> Response:
 async def act(view: View) -> Response:
     """Do it."""
     verb, given = _verb(view), _given(view.form)
-    note = view.form.get("note", "")
-    if verb.needs_note and not note.strip():
-        raise InvalidSetting("the note is missing: say why, for the record")
-    if len(note) > 2000:
-        raise InvalidSetting("the note has more than 2,000 characters")
-    session = await view.session(note, many="seq" not in given)
+    check_note(view.form, "why" if verb.needs_note else None)
+    session = await view.session(view.form.get("note", ""), many="seq" not in given)
     if "seq" in given:
         return await _act_on_one(view, verb, await session.acts(asks_temporal=False), given)
     return await _act_on_many(view, verb, session, given)
@@ -150,9 +144,7 @@ async def _act_on_many(view: View, verb: Verb, session: Session, given: Mapping[
     keys: dict[Name, list[str]] = {}
     acts = await session.acts(asks_temporal=False)
     job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
-    view.console.jobs.begin(job, acts, _names(session.reading, wanted, keys), keys, view.form, view.sources.outdate)
-    log_event(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
-    return view.redirect(f"/jobs/{job.id}")
+    return begin(view, job, acts, _names(session.reading, wanted, keys), keys, f"rejected {verb.name}")
 
 
 async def _names(reading: Reading, wanted: RejectedSelection, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
@@ -181,12 +173,7 @@ def _given(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _wanted(fields: Mapping[str, str], view: View, role: Role) -> RejectedSelection:
-    until = None
-    if "as_of" in fields:
-        try:
-            until = datetime.fromisoformat(fields["as_of"]).astimezone()
-        except (ValueError, OverflowError):
-            raise InvalidSetting("the form does not say when its preview was made: load it again") from None
+    until = previewed_at(fields) if "as_of" in fields else None
     return RejectedSelection(
         fields.get("lifecycle"), fields.get("reason"), _number(fields, "seq"), until, view.reach(role)
     )

@@ -9,14 +9,13 @@ from perdure import Entity
 from perdure.console import Page, Role, View
 from perdure.console.many import act_on_many, act_on_one
 from perdure.console.page import Response
-from perdure.console.verbs import VERBS
+from perdure.console.verbs import VERBS, check_note, previewed_at
 from perdure.errors import InvalidSetting, NotNow
 from workers.web_jobs.console.families import LOOKED_AT, read_family
 from workers.web_jobs.console.tables import LIFECYCLE, query, reading
 
 WAYS = ("family", "each")
 _PAGE = 500
-_LONGEST_NOTE = 2000
 
 
 async def ask(view: View) -> Response:
@@ -44,11 +43,8 @@ async def act(view: View) -> Response:
     """Do it, as the preview said: if the family has moved since, nothing is done."""
     view.require(Role.BULK, LIFECYCLE, None)
     form = view.form
-    if not form.get("note", "").strip():
-        raise InvalidSetting("the note is missing: say why, for the record")
-    if len(form["note"]) > _LONGEST_NOTE:
-        raise InvalidSetting(f"the note has more than {_LONGEST_NOTE:,} characters")
-    as_of = _as_of(form.get("as_of", ""))
+    check_note(form, "why")
+    as_of = previewed_at(form)
     async with reading(view) as connection:
         family = await read_family(connection, form.get("id", ""))
     row, way = family.row, form.get("way", "")
@@ -86,13 +82,6 @@ async def _failed(view: View, master: str, as_of: datetime) -> AsyncIterator[Ent
         if not rows:
             return
         after = rows[-1]["id"]
-
-
-def _as_of(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise InvalidSetting("the form does not say when its preview was made: load it again") from None
 
 
 PAGES = [
