@@ -22,7 +22,6 @@ from bench.failover.load import Load, under_load
 from bench.failover.rig import rig
 from bench.keeping import keep, kept
 from bench.marked import replaced
-from bench.polling import eventually
 from bench.up.place import enter
 
 ROOT = Path(__file__).parents[2]
@@ -92,8 +91,7 @@ async def _done(drill: Drill, pace: float, before: int, after: int) -> Done:
             load = Load(made.dsn(), pace)
             async with under_load(load):
                 await load.have_committed(before)
-                made.side.hold("reply-held")
-                await eventually(lambda: made.side.waiting >= UNDER_WAY, "calls that are under way")
+                await made.hold_calls(UNDER_WAY)
                 made.side.hold(None)
                 at = await drill.happen(operator)
                 await load.have_committed(after)

@@ -22,7 +22,6 @@ from bench.failover.report import HEADING, cells, markdown, sentence
 from bench.failover.rig import rig
 from bench.keeping import keep, kept
 from bench.marked import replaced
-from bench.polling import eventually
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "recovery.md"
@@ -76,8 +75,7 @@ async def _caused(fault: Fault, pace: float, before: int, after: int) -> Judged 
             load = Load(made.dsn(), pace)
             async with under_load(load):
                 await load.have_committed(before)
-                made.side.hold("reply-held")
-                await eventually(lambda: made.side.waiting >= UNDER_WAY, "calls that are under way")
+                await made.hold_calls(UNDER_WAY)
                 at = await fault.happen(made)
                 made.side.hold(None)
                 await load.have_committed(after)

@@ -85,6 +85,11 @@ class Rig:
         await eventually(lambda: "perdure.worker: running" in log.read_text(errors="replace"), f"a worker, see {log}")
         return process
 
+    async def hold_calls(self, count: int) -> None:
+        """Hold every reply from now on, until so many calls are under way."""
+        self.side.hold("reply-held")
+        await eventually(lambda: self.side.waiting >= count, "calls that are under way")
+
     async def judged(self, load: Load, fault: float) -> Judged:
         """Wait until every order that has a row is charged and says so, and judge what happened."""
         connection = await asyncpg.connect(self.dsn(), command_timeout=60)

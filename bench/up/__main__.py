@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.keeping import keep
 from bench.marked import replaced
 from bench.up.database import Postgres, running
 from bench.up.place import Place, enter
@@ -50,8 +50,7 @@ def main(
             found, system = _measured(place, Path(folder), build, peers, idle)
         finally:
             place.leave()
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps({"system": system, **{name: asdict(each) for name, each in found.items()}}) + "\n")
+    keep(RESULT, {"system": system, **{name: asdict(each) for name, each in found.items()}})
     load = max(load, os.getloadavg()[0])
     text = sentences(found, system, load, datetime.datetime.now(datetime.UTC).date(), idle)
     heading, *lines = rows(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 import asyncpg
 import temporalio.client
 
+from bench.polling import eventually
 from bench.walk.app import KINDS, OtherSide, app
 from perdure import PerdurePlugin, Settings
 from perdure._store import schema
@@ -49,7 +50,9 @@ async def parked(doubts: int) -> AsyncIterator[tuple[asyncpg.Connection[asyncpg.
             try:
                 for lifecycle in KINDS:
                     await db.execute(_START, lifecycle, doubts)
-                await holds(db, _PARKED, doubts * len(KINDS))
+                await eventually(
+                    lambda: db.fetchval(_PARKED, doubts * len(KINDS)), "all wait", patience=3600, every=0.5
+                )
                 yield db, address(listening)
             finally:
                 stop.set()
@@ -66,14 +69,6 @@ async def judged(db: asyncpg.Connection[asyncpg.Record]) -> list[str]:
     if left := await db.fetchval(_WRONG):
         wrong.append(f"{left} are not done on record, or with another receipt")
     return wrong
-
-
-async def holds(db: asyncpg.Connection[asyncpg.Record], sql: str, *arguments: object) -> None:
-    """Wait until a query is true."""
-    while True:
-        if await db.fetchval(sql, *arguments):
-            return
-        await asyncio.sleep(0.5)
 
 
 def lines(side: OtherSide) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from html import unescape
 from html.parser import HTMLParser
@@ -18,6 +18,7 @@ from perdure import App
 from perdure.console import Console, Host, Identity, Person, console
 from perdure.console.security import VISITOR
 from perdure.console.serving import address, listen, serve
+from tests.command import perdure
 from tests.deadline import in_time
 from tests.world import World
 
@@ -125,11 +126,31 @@ async def serving(made: Console, app: ASGIApp | None = None) -> AsyncIterator[Si
 
 
 @asynccontextmanager
-async def open_console(world: World, identity: Identity | None = None, app: App | None = None) -> AsyncIterator[Site]:
-    """The console of a world."""
-    made = console(identity or Host(told), app=app, config=world.config, folder=world.folder / "console")
-    async with serving(made) as site:
-        yield site
+async def open_console(
+    world: World, identity: Identity | None = None, app: App | None = None, *, granted: str | None = None
+) -> AsyncIterator[Site]:
+    """The console of a world.
+
+    Args:
+        granted: its database role has what `perdure grant --as` gives for this, and no more.
+    """
+    async with AsyncExitStack() as until:
+        url = await until.enter_async_context(_role(world, granted)) if granted else world.config.database_url
+        config = world.config.model_copy(update={"database_url": url})
+        made = console(identity or Host(told), app=app, config=config, folder=world.folder / "console")
+        yield await until.enter_async_context(serving(made))
+
+
+@asynccontextmanager
+async def _role(world: World, granted: str) -> AsyncIterator[str]:
+    role = f"desk_{world.scope}".replace("-", "_")
+    await world.db.execute(f'create role "{role}" login')
+    try:
+        end = await perdure(world, "grant", role, "--as", granted)
+        assert end.exit_code == 0, end.output
+        yield world.dsn.replace("postgres@", f"{role}@")
+    finally:
+        await world.db.execute(f'drop owned by "{role}" cascade; drop role "{role}"')
 
 
 def readable(page: str) -> str:

@@ -6,17 +6,14 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
 
 import httpx
 import pytest
 
 from infra.needs import is_needed
-from perdure.console import Host, console
 from tests.applications.reminders.conftest import Clinic
-from tests.command import perdure
-from tests.integration.console.browsing import Site, readable, serving, told
+from tests.integration.console.browsing import Site, open_console, readable
 from tests.integration.console.chromium import PHONE, chromium, why_no_chromium, window
 from workers.queries import queries
 from workers.reminders.app import app
@@ -73,23 +70,8 @@ async def desk(quiet_clinic: Clinic) -> AsyncIterator[Site]:
     """The console of a clinic with a day on record; its database role has what `perdure grant --as reader` gives."""
     for each in (*PATIENTS.split(";"), *DOSES.split(";")):
         await quiet_clinic.db.execute(each)
-    async with role_of_reader(quiet_clinic) as url:
-        config = quiet_clinic.world.config.model_copy(update={"database_url": url})
-        made = console(Host(told), app=app, config=config, folder=quiet_clinic.world.folder / "console")
-        async with serving(made) as site:
-            yield site
-
-
-@asynccontextmanager
-async def role_of_reader(clinic: Clinic) -> AsyncIterator[str]:
-    role = f"desk_{clinic.world.scope}".replace("-", "_")
-    await clinic.db.execute(f'create role "{role}" login')
-    try:
-        end = await perdure(clinic.world, "grant", role, "--as", "reader")
-        assert end.exit_code == 0, end.output
-        yield clinic.world.dsn.replace("postgres@", f"{role}@")
-    finally:
-        await clinic.db.execute(f'drop owned by "{role}" cascade; drop role "{role}"')
+    async with open_console(quiet_clinic.world, app=app, granted="reader") as site:
+        yield site
 
 
 async def test_a_day_shows_what_became_of_each_dose_that_was_due_once(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import httpx
 import pytest
 
 from infra.needs import is_needed
-from perdure.console import Host, console
 from tests.applications.web_jobs.conftest import Jobs
-from tests.command import perdure
 from tests.deadline import until
-from tests.integration.console.browsing import Browser, Site, readable, serving, told
+from tests.integration.console.browsing import Browser, Site, open_console, readable
 from tests.integration.console.chromium import PHONE, chromium, why_no_chromium, window
 from tests.pages import answers
 from workers.web_jobs.app import app
@@ -29,22 +26,8 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 async def desk(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     """The console, whose database role has what `perdure grant --as console` gives."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", jobs.world.environment()["TEMPORAL_ADDRESS"])
-    async with role_of_console(jobs) as url:
-        config = jobs.world.config.model_copy(update={"database_url": url})
-        async with serving(console(Host(told), app=app, config=config, folder=jobs.world.folder / "console")) as site:
-            yield site
-
-
-@asynccontextmanager
-async def role_of_console(jobs: Jobs) -> AsyncIterator[str]:
-    role = f"desk_{jobs.world.scope}".replace("-", "_")
-    await jobs.db.execute(f'create role "{role}" login')
-    try:
-        end = await perdure(jobs.world, "grant", role, "--as", "console")
-        assert end.exit_code == 0, end.output
-        yield jobs.world.dsn.replace("postgres@", f"{role}@")
-    finally:
-        await jobs.db.execute(f'drop owned by "{role}" cascade; drop role "{role}"')
+    async with open_console(jobs.world, app=app, granted="console") as site:
+        yield site
 
 
 async def _ended(browser: Browser, answer: httpx.Response) -> str:
