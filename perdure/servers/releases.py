@@ -14,8 +14,8 @@ from perdure.servers.progress import progress
 _ANSWERS_WITHIN = 60.0  # seconds without a byte
 
 
-def download_programs(address: str, names: Sequence[str], folder: Path, *, sha256: str, what: str) -> None:
-    """Put the programs of an archive into a folder.
+def download_programs(address: str, names: Sequence[str], folder: Path, *, sha256: str, what: str) -> str:
+    """Put the programs of an archive into a folder; the archive's checksum.
 
     Args:
         address: of the archive, a `.tar.gz`. The file `checksums.txt` beside it has its checksum.
@@ -41,6 +41,7 @@ def download_programs(address: str, names: Sequence[str], folder: Path, *, sha25
     _unpack(archive, names, folder)
     archive.unlink()
     (folder / "SHA256SUMS").write_text(f"{found}  {name}\n")
+    return found
 
 
 def _is_private(address: str) -> bool:

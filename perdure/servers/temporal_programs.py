@@ -6,6 +6,7 @@ used where the machine has it.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -21,6 +22,8 @@ from perdure.servers.programs import by_first_way
 from perdure.servers.releases import download_programs
 from perdure.servers.temporal_binary import TemporalMissingError
 
+log = logging.getLogger("perdure.up")
+
 VERSION = "1.32.0"
 """Newer ones need a newer Go than 1.26.8 where they are built."""
 SERVER, SQL_TOOL = "temporal-server", "temporal-sql-tool"
@@ -29,7 +32,7 @@ _MODULE = "go.temporal.io/server"
 _PACKAGES = {SERVER: "cmd/server", SQL_TOOL: "cmd/tools/sql"}
 _PUBLISHED_AT = "https://github.com/temporalio/temporal/releases/download"
 _PINNED = {"temporal_1.32.0_linux_amd64.tar.gz": "ca1ccbb1d1545b68eb4523de463c51ffcd80f7e0bccd14a9b2c56fc7e389e792"}
-"""Checksums of archives, as independent users of this release have pinned them."""
+"""Checksums of archives, as independent users of this release have pinned them. None was found for Linux on ARM."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _WEB_UI = ("temporal-ui-server", "ui-server")
 _WEB_UI_PACKAGE = "github.com/temporalio/ui-server/v2/cmd/server@v2.42.1"
@@ -138,8 +141,15 @@ def _make(target: Path) -> None:
 
 def _download(folder: Path) -> None:
     address, what = archive(), f"downloading the Temporal server {VERSION} (once)"
-    pinned = os.environ.get(CHECKSUM) or _PINNED.get(address.rpartition("/")[2], "")
-    download_programs(address, (SERVER, SQL_TOOL), folder, sha256=pinned, what=what)
+    name = address.rpartition("/")[2]
+    pinned = os.environ.get(CHECKSUM) or _PINNED.get(name, "")
+    found = download_programs(address, (SERVER, SQL_TOOL), folder, sha256=pinned, what=what)
+    if not pinned:
+        log.warning(
+            "%s was compared only with the checksum published beside it, because Perdure has none built in for it: "
+            "compare %s with a source that you trust, and set %s to it on your other machines",
+            *(name, found, CHECKSUM),
+        )
 
 
 def _build(folder: Path) -> None:

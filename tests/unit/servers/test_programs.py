@@ -67,6 +67,21 @@ def test_a_release_is_downloaded_once_and_its_checksum_is_kept(releases: Path) -
     assert obtain_programs() == found
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_release_whose_checksum_is_not_pinned_is_named_once(
+    releases: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, pinned: bool
+) -> None:
+    checksum = publish(releases, {SERVER: SCRIPT, SQL_TOOL: SCRIPT})
+    if pinned:
+        monkeypatch.setenv("PERDURE_TEMPORAL_CHECKSUM", checksum)
+    obtain_programs()
+    obtain_programs()
+    warned = [each.getMessage() for each in caplog.records]
+    assert len(warned) == (not pinned)
+    for part in (archive().rpartition("/")[2], checksum, "set PERDURE_TEMPORAL_CHECKSUM") if warned else ():
+        assert part in warned[0]
+
+
 @pytest.mark.parametrize("expected", ["set", "built in", "published"])
 def test_an_archive_with_another_checksum_is_not_used(
     releases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: str
