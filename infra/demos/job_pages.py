@@ -1,4 +1,4 @@
-"""The pages of docs/pages, each in a process of its own that can be killed and started again.
+"""The pages of activities/web_jobs/pages, each in a process of its own that can be killed and started again.
 
 What they did and what they dropped is read from what they wrote: the count at the other side.
 """
@@ -21,7 +21,7 @@ from perdure.servers.ports import free_port
 from perdure.servers.programs import output_of
 from perdure.servers.progress import progress
 
-PAGES = Path(__file__).parents[2] / "docs" / "pages"
+PAGES = Path(__file__).parents[2] / "activities" / "web_jobs" / "pages"
 FILES = {"python": "page.py", "node": "page.mjs", "go": "page.go"}
 
 
@@ -29,7 +29,7 @@ def missing(language: str) -> str | None:
     """Why a page in this language can't run here; None if it can."""
     if language == "python" or shutil.which(language) is not None:
         return None
-    return f"no {language} on PATH: docs/pages/{FILES[language]} does not run"
+    return f"no {language} on PATH: activities/web_jobs/pages/{FILES[language]} does not run"
 
 
 class PageProcess(Restartable):
@@ -38,8 +38,8 @@ class PageProcess(Restartable):
     Args:
         language: a key of `FILES`.
         folder: for what it writes, and for what is built.
-        secret: as `whsec_...`: it answers 401 to what is not signed with it. Those of docs/pages do not start without.
-        file: another page than the one in docs/pages.
+        secret: as `whsec_...`: it answers 401 to what is not signed with it. Those of activities/web_jobs/pages do not start without.
+        file: another page than the one in activities/web_jobs/pages.
         known_as: the origin under which callers know it, if that is not its own, as behind a proxy.
     """
 

@@ -15,10 +15,8 @@ from perdure.settings import Settings
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 _HEAD = """# Settings
 
-Perdure reads its settings from environment variables. A worker and a client read the variables of this table. A worker
-of one of the applications reads further ones: see [mail](mail.md), [web jobs](web-jobs.md) and
-[telephony](telephony.md). A value that can't be used ends the process at its start, with one error that names the
-variable.
+Perdure reads its settings from environment variables. A worker and a client read the variables of this table. A value
+that can't be used ends the process at its start, with one error that names the variable.
 
 """
 _TAIL = """

@@ -37,7 +37,7 @@ PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
     ROOT / "tests" / "INVARIANTS.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "activities").rglob("README.md")),
+    *sorted((ROOT / "activities").rglob("*.md")),
 ]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 RUNS = "<!-- runs -->"

@@ -1,6 +1,6 @@
 """A patient's plan: doses by recurrence rules (RFC 5545) in the patient's own time. Strict, with reasons.
 
-A plan that these models take has rules that can be answered in bounded time, each due at least once. docs/plans.md says
+A plan that these models take has rules that can be answered in bounded time, each due at least once. ../plans.md says
 how to write one.
 """
 

@@ -23,7 +23,7 @@ from tests.world import World
 
 MAILS, KILLS = 200, 10
 READERS = [f"reader-{number}" for number in range(MAILS)]
-PAGE = Path(__file__).parents[4] / "docs" / "mail.md"
+PAGE = Path(__file__).parents[4] / "activities" / "mail" / "README.md"
 TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_VISIBILITY_DELAY": "1"}
 
 
@@ -105,7 +105,7 @@ async def test_a_mail_that_was_taken_while_postfix_is_stopped_is_found_in_its_qu
 async def test_a_recipient_without_a_mailbox_is_processed_and_its_sender_gets_the_bounce(
     world: World, postfix: Postfix, workers: Workers
 ) -> None:
-    """`sendmail` has taken the mail when Postfix looks for the mailbox. The row is committed as docs/mail.md says."""
+    """`sendmail` has taken the mail when Postfix looks for the mailbox. The row is committed as the manual says."""
     [statements] = re.findall(r"```sql\n(.*?)```", await asyncio.to_thread(PAGE.read_text), re.DOTALL)
     statements = statements.replace("billing@shop.example", f"news@{DOMAIN}").replace("reader.example", DOMAIN)
     await world.db.execute(statements)

@@ -1,4 +1,4 @@
-"""docs/dosage-reminders.md: its SQL, by a role that has the rights of the page, and its Python do what it says."""
+"""The manual of dosage reminders: its SQL, by a role that has its rights, and its Python do what it says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure import Client, Settings
 from perdure.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "dosage-reminders.md").read_text()
+PAGE = (ROOT / "activities" / "reminders" / "README.md").read_text()
 GRANTS, SIGN_UP, CHANGES, DOSES = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PYTHON = re.findall(r"^<!-- (?:signs up|changes) -->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 START = datetime(2027, 1, 4, tzinfo=UTC)

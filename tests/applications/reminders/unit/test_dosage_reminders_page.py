@@ -1,4 +1,4 @@
-"""docs/dosage-reminders.md says of columns, states, languages and signals what the code has."""
+"""activities/reminders/README.md says of columns, states, languages and signals what the code has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflows.reminders.dosage_reminders import DosageReminders
 from workflows.reminders.dose import DoseReminder
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "dosage-reminders.md").read_text()
+PAGE = (ROOT / "activities" / "reminders" / "README.md").read_text()
 TABLES = (ROOT / "activities" / "reminders" / "tables.sql").read_text()
 
 

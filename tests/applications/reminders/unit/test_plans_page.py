@@ -1,4 +1,4 @@
-"""docs/plans.md is right: each rule is due when the page says, and its examples answer as shown."""
+"""activities/reminders/plans.md is right: each rule is due when the page says, and its examples answer as shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from activities.reminders.contracts.calendar.occurrences import occurrences
 from activities.reminders.contracts.calendar.openings import openings
 from activities.reminders.contracts.plan import Plan, QuietHours, Rule, reason
 
-PAGE = (Path(__file__).parents[4] / "docs" / "plans.md").read_text()
+PAGE = (Path(__file__).parents[4] / "activities" / "reminders" / "plans.md").read_text()
 ROWS = re.findall(r"^\| ([^|]+) \| `(FREQ[^`]+)` \| `([^`]+)` \| ([^|]+) \|$", PAGE, re.MULTILINE)
 
 

@@ -13,7 +13,7 @@ from activities.http.exchange import Reply
 from activities.telephony.twilio.outcomes import TABLE, Verdict, ending, said
 from perdure import InDoubt, NotDone, Refused
 
-PAGE = Path(__file__).parents[4] / "docs" / "telephony.md"
+PAGE = Path(__file__).parents[4] / "activities" / "telephony" / "README.md"
 
 
 def answer(status: int, code: object = None, **headers: str) -> NotDone | Refused | InDoubt:

@@ -1,4 +1,4 @@
-"""The pages of docs/pages do what they say: signed jobs are done, repeats dropped, and what is signed wrongly refused.
+"""The sample pages do what they say: signed jobs are done, repeats dropped, and what is signed wrongly refused.
 
 A page is left out, with the reason, where the machine has not got its language.
 """
@@ -28,7 +28,7 @@ from workers.web_jobs.app import app
 SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()
 ANOTHER = "whsec_" + base64.b64encode(b"a secret that it has not").decode()
 COVERED = ("@method", "@target-uri", "content-digest", "idempotency-key", "perdure-job")
-WEB_JOBS = Path(__file__).parents[4] / "docs" / "web-jobs.md"
+WEB_JOBS = Path(__file__).parents[4] / "activities" / "web_jobs" / "README.md"
 
 
 @pytest.fixture(params=FILES)

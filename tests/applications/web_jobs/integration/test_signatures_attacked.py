@@ -26,7 +26,7 @@ SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()
 async def page(
     request: pytest.FixtureRequest, tmp_path: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[PageProcess]:
-    """A page of docs/pages. All that workers send to it passes the attacker, who is in its place."""
+    """A page of activities/web_jobs/pages. All that workers send to it passes the attacker, who is in its place."""
     if why := missing(request.param):
         pytest.skip(why)
     monkeypatch.setenv("PAGE_SECRET", SECRET)

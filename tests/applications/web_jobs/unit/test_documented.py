@@ -1,4 +1,4 @@
-"""docs/web-jobs.md says of statuses, defaults and receipts what the code does."""
+"""activities/web_jobs/README.md says of statuses, defaults and receipts what the code does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from activities.web_jobs.contracts import Answer
 from activities.web_jobs.outcomes import TABLE, Verdict, verdict
 from activities.web_jobs.settings import WebSettings
 
-PAGE = (Path(__file__).parents[4] / "docs" / "web-jobs.md").read_text()
+PAGE = (Path(__file__).parents[4] / "activities" / "web_jobs" / "README.md").read_text()
 SAID = {
     "done": {Verdict.DONE},
     "not done": {Verdict.NOT_DONE},
