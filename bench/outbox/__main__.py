@@ -1,4 +1,4 @@
-"""`python -m bench.outbox`: all figures of docs/costs.md about starting in the app's transaction; some ten minutes."""
+"""`python -m bench.outbox`: what starting in the app's transaction costs (README.md, docs/costs.md); ten minutes."""
 
 from __future__ import annotations
 

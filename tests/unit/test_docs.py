@@ -38,6 +38,7 @@ PAGES = [
     ROOT / "tests" / "INVARIANTS.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "activities").rglob("*.md")),
+    *sorted((ROOT / "bench").rglob("*.md")),
 ]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 RUNS = "<!-- runs -->"
