@@ -38,8 +38,8 @@ class PageProcess(Restartable):
     Args:
         language: a key of `FILES`.
         folder: for what it writes, and for what is built.
-        secret: as `whsec_...`: it answers 401 to what is not signed with it. Those of activities/web_jobs/pages do not start without.
-        file: another page than the one in activities/web_jobs/pages.
+        secret: as `whsec_...`: it answers 401 to what is not signed with it. The sample pages do not start without.
+        file: another page than the sample.
         known_as: the origin under which callers know it, if that is not its own, as behind a proxy.
     """
 
