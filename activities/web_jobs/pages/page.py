@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
@@ -24,7 +25,7 @@ WORKED.seek(0)
 keys, lock = {line.split("\t")[0] for line in WORKED}, Lock()
 
 
-def signed(method: str, target: str, headers, body: bytes) -> bool:
+def signed(method: str, target: str, headers: Message, body: bytes) -> bool:
     """RFC 9421: a signature with our secret, of the last five minutes, covers the whole request."""
     secret = base64.b64decode(SECRET.removeprefix("whsec_"))
     digest = "sha-256=:" + base64.b64encode(hashlib.sha256(body).digest()).decode() + ":"
@@ -43,7 +44,7 @@ def signed(method: str, target: str, headers, body: bytes) -> bool:
 
 
 class Page(BaseHTTPRequestHandler):
-    def do_POST(self):
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         if not signed(self.command, self.path, self.headers, body):
             return self.answer(401, {"why": "wrong signature"})
@@ -65,7 +66,7 @@ class Page(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         """Not a line for each request."""
 
 
