@@ -29,7 +29,7 @@ def signed(method: str, target: str, headers: Message, body: bytes) -> bool:
     """RFC 9421: a signature with our secret, of the last five minutes, covers the whole request."""
     secret = base64.b64decode(SECRET.removeprefix("whsec_"))
     digest = "sha-256=:" + base64.b64encode(hashlib.sha256(body).digest()).decode() + ":"
-    values = {name.lower(): ", ".join(headers.get_all(name)) for name in headers}
+    values = {name.lower(): ", ".join(headers.get_all(name, [])) for name in headers}
     values |= {"@method": method, "@target-uri": ORIGIN + target}
     given = dict(re.findall(r"(\w+)=:([^:]*):", headers.get("signature", "")))
     for label, params in re.findall(r"(\w+)=(\([^)]*\)[^,]*)", headers.get("signature-input", "")):
