@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -18,7 +18,7 @@ from perdure._text.privacy import describe
 from perdure.console.limiting import Full
 from perdure.console.page import Page, View
 from perdure.console.roles import Person
-from perdure.console.security import VISITOR, new_visitor
+from perdure.console.security import TOO_OLD, VISITOR, new_visitor
 from perdure.errors import (
     DatabaseUnavailable,
     Forbidden,
@@ -61,10 +61,22 @@ _TITLES: list[tuple[type[PerdureError], int, str]] = [
 
 
 class Refused(Exception):
-    """The request is answered without its page."""
+    """The request is answered without its page.
 
-    def __init__(self, status: int, title: str, why: str, headers: dict[str, str] | None = None) -> None:
+    Attributes:
+        kept: the fields of its form, with a token: the answer has them, to be sent again.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        why: str,
+        headers: dict[str, str] | None = None,
+        kept: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(title)
+        self.kept: Mapping[str, str] | None = kept
         self.status: int = status
         self.title: str = title
         self.why: str = why
@@ -106,16 +118,16 @@ async def _answer(console: Console, page: Page, request: Request, place: AsyncEx
             raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
         person = await who(console, request)
         if person is None:
-            return _sign_in(console, request, page)
+            return await _sign_in(console, request, page)
         _wait(console.rates.requests.wait(person.name))
-        if not person.may_somewhere(page.role):
+        if not page.admits(person):
             _deny(page, person)
         form = await checked_form(console, request, person, once=page.acts) if page.method == "POST" else {}
         if not page.lasts:
             await place.enter_async_context(console.places.one(person.name))
         response = await page.show(View(console, request, person, page, visitor, form, place))
     except Refused as error:
-        response = refused(console, request, error.status, error.title, error.why, person)
+        response = refused(console, request, error.status, error.title, error.why, person, error.kept)
         response.headers.update(error.headers or {})
         return response
     except Full:
@@ -169,6 +181,23 @@ async def checked_form(
     """
     if person is not None:
         _wait(console.rates.acts.wait(person.name))
+    form, visitor = await _fields(request), request.cookies.get(VISITOR)
+    given = form.pop(TOKEN, "")
+    try:
+        why = console.forms.refusal(request, given, visitor, person, once=once)
+    except OSError as error:
+        log.error("forms can't be put on record: %s", describe(error))
+        raise Refused(503, "Nothing was done", "The folder of the console can't be written to: see its log.") from None
+    if why is None:
+        return form
+    log_event(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
+    if why == TOO_OLD and visitor is not None and console.forms.is_own(request, given, visitor, person):
+        kept = {**form, TOKEN: console.forms.token(visitor, person)}
+        raise Refused(403, "The form was refused", f"Nothing was done: {why}.", kept=kept)
+    raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")
+
+
+async def _fields(request: Request) -> dict[str, str]:
     body = await _body(request)
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise Refused(415, "That is no form", "Send application/x-www-form-urlencoded.")
@@ -178,14 +207,6 @@ async def checked_form(
             raise ValueError
     except ValueError:
         raise Refused(400, "That is no form", "It is not encoded as one.") from None
-    try:
-        why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person, once=once)
-    except OSError as error:
-        log.error("forms can't be put on record: %s", describe(error))
-        raise Refused(503, "Nothing was done", "The folder of the console can't be written to: see its log.") from None
-    if why is not None:
-        log_event(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
-        raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")
     return form
 
 
@@ -203,10 +224,16 @@ async def _body(request: Request) -> bytes:
 
 
 def refused(
-    console: Console, request: Request, status: int, title: str, why: str, person: Person | None = None
+    console: Console,
+    request: Request,
+    status: int,
+    title: str,
+    why: str,
+    person: Person | None = None,
+    kept: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
-    """A page that says what is wrong."""
-    text = console.render(request, "refused.html", title=title, why=why, person=person, status=status)
+    """A page that says what is wrong; with the form that was sent, where `kept` has it."""
+    text = console.render(request, "refused.html", title=title, why=why, person=person, kept=kept, token=TOKEN)
     return HTMLResponse(text, status)
 
 
@@ -215,10 +242,25 @@ def _problem(console: Console, request: Request, error: PerdureError, person: Pe
     return refused(console, request, status, title, str(error), person)
 
 
-def _sign_in(console: Console, request: Request, page: Page) -> Response:
+async def _sign_in(console: Console, request: Request, page: Page) -> Response:
+    """To the page to sign in, which leads back here; a form that was sent stays in its page meanwhile."""
     if console.identity.signs_in and page.method == "GET" and page.name != "live":
-        return RedirectResponse(console.link(request, "/sign-in"), 303)
+        path = request.scope["path"].removeprefix(str(request.scope.get("root_path", "")))
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(console.link(request, "/sign-in", to="" if path == "/" else path + query), 303)
+    if page.method == "POST" and (form := await _own(console, request)) is not None:
+        raise Refused(401, "You are signed out", "Nothing was done.", kept=form)
     return refused(console, request, 401, "Nobody is signed in", "No page is shown to somebody who is not known.")
+
+
+async def _own(console: Console, request: Request) -> dict[str, str] | None:
+    """The form of whoever was signed in before in this browser."""
+    try:
+        form = await _fields(request)
+    except Refused:
+        return None
+    own = console.forms.is_own(request, form.get(TOKEN, ""), request.cookies.get(VISITOR), None)
+    return form if own else None
 
 
 def _deny(page: Page, person: Person) -> NoReturn:

@@ -112,8 +112,10 @@ class Jobs:
             NotNow: so many are under way already.
         """
         under_way = [each.by for each in self._jobs.values() if each.ended is None]
-        if under_way.count(job.by) >= MOST or len(under_way) >= MOST_OF_ALL:
-            raise NotNow(f"{min(len(under_way), MOST)} acts on many are under way: wait for one of them, or stop one")
+        if (own := under_way.count(job.by)) >= MOST:
+            raise NotNow(f"{own} acts on many of yours are under way: wait for one of them, or stop one")
+        if len(under_way) >= MOST_OF_ALL:
+            raise NotNow(f"{len(under_way)} acts on many of all people are under way: wait for one of them")
         job.revoked = lambda: self.folder.revoked(job.by, job.began.timestamp())
         self._jobs[job.id] = job
         for old in [each.id for each in self._jobs.values() if each.ended][: max(len(self._jobs) - KEPT, 0)]:

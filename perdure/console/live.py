@@ -144,7 +144,7 @@ async def show(view: View) -> Response:
 
     async def still(request: Request = view.request) -> bool:
         person = await who(view.console, request)
-        return person is not None and person.may_somewhere(view.page.role)
+        return person is not None and view.page.admits(person)
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(live.events(watched, still), media_type="text/event-stream", headers=headers)

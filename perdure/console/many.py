@@ -32,9 +32,20 @@ async def act_on_one(
     """
     session = await view.session(view.form.get("note", ""))
     acts = await session.acts(asks_temporal=verb.asks_temporal and asks_temporal)
+    return await carry_out(view, verb, acts, entity, keys)
+
+
+async def carry_out(
+    view: View, verb: Verb, acts: Acts, entity: Entity, keys: Sequence[str], name: str | None = None
+) -> str:
+    """Do it for one entity: no page shows any more what it has outdated.
+
+    Args:
+        name: of the act in the log; None = that of the verb.
+    """
     answer = await verb.act(acts, entity, keys, view.form)
     view.sources.outdate()
-    log_event(log, "acted", verb=verb.name, entity=str(entity), by=view.person.name)
+    log_event(log, "acted", verb=name or verb.name, entity=str(entity), by=view.person.name)
     return answer
 
 

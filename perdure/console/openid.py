@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.console.identity import Identity
 from perdure.console.roles import Grant, Person, granted_to, usable
-from perdure.console.security import is_secure
+from perdure.console.security import is_secure, way_back
 from perdure.console.sessions import Sessions
 from perdure.errors import InvalidSetting
 
@@ -88,7 +88,7 @@ class OpenId(Identity):
         return [Route("/sign-in/openid", self._begin), Route("/signed-in", self._end)]
 
     async def _begin(self, request: Request) -> Response:
-        state = dict[str, Any]()
+        state: dict[str, Any] = {"to": request.query_params.get("to", "")}
         request = _with_session(request, state)
         try:
             response: Response = await self._oauth.provider.authorize_redirect(request, self._back(request))
@@ -120,7 +120,8 @@ class OpenId(Identity):
         grants = granted_to(name, groups if isinstance(groups, list) else (), dict(self.granting))
         if not usable(name) or not grants:
             return _failed("this account has no role here: ask who administers the console", 403)
-        response, person = RedirectResponse(_path(request), 303), Person(name, grants)
+        to = str(request.scope.get("root_path", "")) + way_back(request.session.get("to", ""))
+        response, person = RedirectResponse(to, 303), Person(name, grants)
         secure = is_secure(request, self.public_url)
         self.sessions.begin(response, person, path=_path(request), secure=secure, began=began)
         response.delete_cookie(COOKIE, path=_path(request))

@@ -33,8 +33,9 @@ class Page:
         name: tells it apart from the others; the menu marks the page whose name begins like the current one's.
         path: relative to the console, as `/limits` or `/entity/{lifecycle}`.
         show: makes the answer. With `method="POST"` it is called only for a form that is the person's own.
-        role: who has it nowhere gets no answer. What is shown or done is to be limited by `View.reach` and
-            `View.require` besides.
+        role: who has it nowhere gets no answer, and no entry in the menu. What is shown or done is to be limited by
+            `View.reach` and `View.require` besides.
+        lifecycle: the role is needed for all entities of this one; None = for some entity.
         menu: its words in the menu; None = it is not there.
         acts: whether its form changes something, and so counts once. One that only shows can be sent again.
         lasts: whether its answer lasts for as long as the page is open. It then limits itself how many of them one
@@ -58,6 +59,13 @@ class Page:
     acts: bool = True
     records: str | None = None
     lasts: bool = False
+    lifecycle: str | None = None
+
+    def admits(self, person: Person) -> bool:
+        """Whether the person has its role, so that it is in the person's menu and gives an answer."""
+        if self.lifecycle is not None:
+            return person.may(self.role, self.lifecycle)
+        return person.may_somewhere(self.role)
 
 
 @dataclass

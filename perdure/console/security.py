@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from itsdangerous import BadData, URLSafeTimedSerializer
+from itsdangerous import BadData, SignatureExpired, URLSafeTimedSerializer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,6 +34,8 @@ HEADERS = {
 }
 VISITOR = "perdure-console-visitor"
 """The cookie that a browser has from its first page on; each form is for one browser and one person."""
+TOO_OLD = "its token is too old"
+"""Why a form is refused that can be sent again with a new token."""
 _NOTICE, _NOTICED = "perdure.console.notice", 300
 
 
@@ -95,8 +97,10 @@ class Forms:
             return "it was sent from a page of another site"
         try:
             (of, name, nonce), made = self._signer.loads(given, max_age=FORM_AGE, return_timestamp=True)
+        except SignatureExpired:
+            return TOO_OLD
         except (BadData, ValueError):
-            return "its token is missing, forged or too old"
+            return "its token is missing or forged"
         if (
             visitor is None
             or not visitor.isascii()
@@ -108,6 +112,17 @@ class Forms:
         if once and not self.folder.use_form(nonce, made.timestamp()):
             return "it was sent before"
         return None
+
+    def is_own(self, request: Request, given: str, visitor: str | None, person: Person | None) -> bool:
+        """Whether a form that can't be accepted was written here: on a page of this site, however old, in this browser,
+        and by this person; where nobody is signed in any more, by whoever was before."""
+        if visitor is None or not visitor.isascii() or foreign(request.headers, self.public_host):
+            return False
+        try:
+            of, name, _ = self._signer.loads(given)
+        except (BadData, ValueError):
+            return False
+        return secrets.compare_digest(of, visitor) and (person is None or name == person.name)
 
     def notice(self, text: str, person: Person) -> str:
         """A text that the next page shows to a person; nobody else can make an address that shows one."""
@@ -129,6 +144,16 @@ def foreign(headers: Headers, public_host: str | None) -> bool:
         return True
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc not in (headers.get("host"), public_host)
+
+
+def way_back(given: str) -> str:
+    """Where somebody goes on who has signed in: a path within the console, and never another site.
+
+    >>> way_back("/list?state=paid"), way_back("//another.example"), way_back("https://another.example")
+    ('/list?state=paid', '/', '/')
+    """
+    within = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
+    return given if within else "/"
 
 
 def new_visitor() -> str:

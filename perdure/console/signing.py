@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from perdure.console.guarding import Refused, browser, checked_form, keep, log, refused, who
+from perdure.console.security import way_back
 from perdure.logs import log_event
 
 if TYPE_CHECKING:
@@ -44,9 +45,14 @@ def _answered(console: Console, answer: Answer) -> Callable[[Request], Awaitable
     return endpoint
 
 
-async def _shown(console: Console, request: Request, visitor: str, why: str | None = None) -> Response:
+async def _shown(console: Console, request: Request, visitor: str) -> Response:
+    return _page(console, request, visitor, request.query_params.get("to", ""))
+
+
+def _page(console: Console, request: Request, visitor: str, to: str, why: str | None = None) -> Response:
+    """The page, which leads to where somebody was before."""
     token = console.forms.token(visitor, None)
-    text = console.render(request, "sign_in.html", form_token=token, why=why)
+    text = console.render(request, "sign_in.html", form_token=token, to=to, why=why)
     return HTMLResponse(text, 200 if why is None else 403)
 
 
@@ -56,27 +62,30 @@ async def _signed_in(console: Console, request: Request, visitor: str) -> Respon
     form = await checked_form(console, request, None, once=False)  # its token counts once
     person = console.folder.take_token(form.get("token", "").strip()) if console.identity.takes_tokens else None
     if person is None:
-        return await _not_signed_in(console, request, visitor, address)
+        return _not_signed_in(console, request, visitor, address, form.get("to", ""))
     log_event(log, "signed in", by=person.name, peer=address)
-    response, path = RedirectResponse(console.link(request, "/"), 303), console.link(request, "/")
+    response = RedirectResponse(console.link(request, way_back(form.get("to", ""))), 303)
+    path = console.link(request, "/")
     console.sessions.begin(response, person, path=path, secure=console.is_secure(request), began=began)
     return response
 
 
-async def _not_signed_in(console: Console, request: Request, visitor: str, address: str) -> Response:
+def _not_signed_in(console: Console, request: Request, visitor: str, address: str, to: str) -> Response:
     if wait := console.rates.sign_ins.wait(address):
         raise Refused(
             429, "Too many attempts to sign in", f"Try again in {wait:.0f} s.", {"Retry-After": f"{wait:.0f}"}
         )
     log_event(log, "refused a token", peer=address)
-    return await _shown(console, request, visitor, "This token is not known, is too old or was used before.")
+    return _page(console, request, visitor, to, "This token is not known, is too old or was used before.")
 
 
 async def _signed_out(console: Console, request: Request, visitor: str) -> Response:
     person = await who(console, request)
-    form = await checked_form(console, request, person)
-    if person is not None and form.get("everywhere"):
-        console.folder.revoke(person.name)
     response = RedirectResponse(console.link(request, "/sign-in"), 303)
+    if person is None:  # the session has ended before
+        return response
+    form = await checked_form(console, request, person)
+    if form.get("everywhere"):
+        console.folder.revoke(person.name)
     console.sessions.end(request, response, path=console.link(request, "/"))
     return response

@@ -19,15 +19,13 @@ from perdure._operations.rejected import (
 )
 from perdure._operations.session import Session
 from perdure.console.chosen import Reading
-from perdure.console.guarding import log
 from perdure.console.jobs import Job, new_id
-from perdure.console.many import RATE, begin
+from perdure.console.many import RATE, begin, carry_out
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.console.verbs import Among, Fields, Verb, check_note, previewed_at
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidSetting, NoSuchEntity
-from perdure.logs import log_event
 
 ROWS = 50
 """On one page."""
@@ -127,9 +125,9 @@ async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, st
         raise _gone(given)
     row: Rejected = found[0]
     view.require(Role.SETTLE, row.lifecycle, row.tenant)
-    answer = await verb.act(acts, Entity(row.lifecycle, row.id), [str(row.seq)], view.form)
-    log_event(log, "acted", verb=f"rejected {verb.name}", entity=f"{row.lifecycle}/{row.id}", by=view.person.name)
-    return view.redirect("/rejected", notice=view.signed_notice(f"{row.lifecycle}/{row.id}: {answer}"))
+    entity = Entity(row.lifecycle, row.id)
+    answer = await carry_out(view, verb, acts, entity, [str(row.seq)], f"rejected {verb.name}")
+    return view.redirect("/rejected", notice=view.signed_notice(f"{entity}: {answer}"))
 
 
 async def _act_on_many(view: View, verb: Verb, session: Session, given: Mapping[str, str]) -> Response:

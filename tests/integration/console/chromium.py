@@ -117,13 +117,17 @@ class Window:
         await self.page.emulate_media(color_scheme="light")
         answer = await self.page.goto(path)
         found = [] if answer is not None and answer.ok else [f"status {answer and answer.status}"]
-        await self.page.evaluate(_axe())
-        found += await self._violations(_RULES)
+        found += await self.violations()
         await self.page.emulate_media(color_scheme="dark")
         found += [f"dark: {each}" for each in await self._violations(_CONTRAST)]
         if wide := await self.page.evaluate(_TOO_WIDE):
             found.append(f"{wide} pixels wider than its window")
         return [f"{path}: {each}" for each in (*found, *self.said)]
+
+    async def violations(self) -> list[str]:
+        """Those of the rules of accessibility, on the page that is open."""
+        await self.page.evaluate(_axe())
+        return await self._violations(_RULES)
 
     async def _violations(self, options: str) -> list[str]:
         seen = json.loads(await self.page.evaluate(f"axe.run({options}).then(JSON.stringify)"))

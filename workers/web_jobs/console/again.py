@@ -41,7 +41,6 @@ async def ask(view: View) -> Response:
 
 async def act(view: View) -> Response:
     """Do it, as the preview said: if the family has moved since, nothing is done."""
-    view.require(Role.BULK, LIFECYCLE, None)
     form = view.form
     check_note(form, "why")
     as_of = previewed_at(form)
@@ -85,6 +84,6 @@ async def _failed(view: View, master: str, as_of: datetime) -> AsyncIterator[Ent
 
 
 PAGES = [
-    Page("families.again", "/families/again", ask),
-    Page("families.again.act", "/families/again", act, Role.BULK, method="POST"),
+    Page("families.again", "/families/again", ask, lifecycle=LIFECYCLE),
+    Page("families.again.act", "/families/again", act, Role.BULK, method="POST", lifecycle=LIFECYCLE),
 ]

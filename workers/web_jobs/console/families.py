@@ -135,6 +135,6 @@ def _first_state(family: Family) -> str:
 
 
 PAGES = [
-    Page("families", "/families", show, menu="Families"),
-    Page("families.one", "/families/one", one),
+    Page("families", "/families", show, menu="Families", lifecycle=LIFECYCLE),
+    Page("families.one", "/families/one", one, lifecycle=LIFECYCLE),
 ]

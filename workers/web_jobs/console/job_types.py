@@ -54,7 +54,6 @@ async def one(view: View) -> Response:
 
 async def act(view: View) -> Response:
     """Disable it, with the reason, or enable it; who did so stands on its page."""
-    view.require(Role.ADMINISTER, LIFECYCLE, None)
     name, verb = view.form.get("name", ""), view.form.get("act", "")
     note = " ".join(view.form.get("note", "").split())
     if verb not in _DONE:
@@ -69,7 +68,6 @@ async def act(view: View) -> Response:
 
 async def test(view: View) -> Response:
     """Call its page once: a real call. That it was called is on record before."""
-    view.require(Role.ADMINISTER, LIFECYCLE, None)
     name = view.form.get("name", "")
     async with reading(view) as connection:
         type_ = await _found(connection, name)
@@ -185,8 +183,8 @@ def _json(view: View, field: str, kind: type = object) -> Any:
 
 
 PAGES = [
-    Page("job-types", "/job-types", show, menu="Job types", records="a job type"),
-    Page("job-types.one", "/job-types/one", one),
-    Page("job-types.act", "/job-types/act", act, Role.ADMINISTER, method="POST"),
-    Page("job-types.test", "/job-types/test", test, Role.ADMINISTER, method="POST"),
+    Page("job-types", "/job-types", show, menu="Job types", records="a job type", lifecycle=LIFECYCLE),
+    Page("job-types.one", "/job-types/one", one, lifecycle=LIFECYCLE),
+    Page("job-types.act", "/job-types/act", act, Role.ADMINISTER, method="POST", lifecycle=LIFECYCLE),
+    Page("job-types.test", "/job-types/test", test, Role.ADMINISTER, method="POST", lifecycle=LIFECYCLE),
 ]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from activities.web_jobs import catalogue
-from perdure.console import Role, View
+from perdure.console import View
 from perdure.database import Connection
 from perdure.errors import SchemaMismatch
 from workers.queries import queries
@@ -17,13 +17,11 @@ query = queries("workers.web_jobs.console")
 
 @asynccontextmanager
 async def reading(view: View) -> AsyncIterator[Connection]:
-    """A transaction that only reads, for a person who may see web jobs. They have no tenants.
+    """A transaction that only reads.
 
     Raises:
-        Forbidden: the person may not.
         SchemaMismatch: the tables are missing.
     """
-    view.require(Role.LOOK, LIFECYCLE, None)
     async with view.reading() as connection:
         if not await catalogue.is_set_up(connection):
             raise SchemaMismatch("the database has no tables of web jobs: run `perdure job-type set-up`")

@@ -125,6 +125,8 @@ async def _refused_to_others(desk: Site, eve: Browser) -> None:
         assert (await other.http.post("/families/again", data=sent)).status_code == 403, roles
     for path in ("/families", "/families/one?id=m", "/families/again?id=m", "/job-types", "/job-types/one?name=page"):
         await desk.browser("zoe", "look:ring,look@acme").get(path, 403)
+    assert "Families Job types" in readable(await eve.get("/"))
+    assert "Families" not in await desk.browser("zoe", "look:ring,look@acme").get("/"), "the menu leads to no refusal"
 
 
 async def test_a_job_type_is_shown_without_its_secrets_tested_disabled_and_enabled_with_who_did_so_on_record(
