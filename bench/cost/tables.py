@@ -78,13 +78,13 @@ def about(result: Result) -> str:
 
 
 def markdown(result: Result) -> str:
-    """The tables of the page: what was counted, CPU, speed and latency, and the targets that are missed."""
-    parts = [about(result) + ".", _lines(counted(result))]
-    for server, of_ways in result.rounds.items():
-        parts.append(f"**{_title(server)}**\n\n{_lines(_figures(result, server, SHOWN, list(of_ways)))}")
+    """The tables of the page: what was counted, CPU, speed and latency on the last server, and the missed targets."""
+    server, of_ways = list(result.rounds.items())[-1]
+    timed = _lines(_figures(result, server, SHOWN, list(of_ways)))
     heading, *lines = wanted(result)
-    missed = [line for line in lines if any(cell.endswith(" NO") for cell in line)]
-    return "\n\n".join([*parts, f"**Missed targets**\n\n{_lines([heading, *missed])}"]) + "\n"
+    missed = _lines([heading, *(line for line in lines if any(cell.endswith(" NO") for cell in line))])
+    parts = [about(result) + ".", _lines(counted(result)), f"**{_title(server)}**", timed, "**Missed targets**", missed]
+    return "\n\n".join(parts) + "\n"
 
 
 def replaced(page: str, tables: str) -> str:
