@@ -21,7 +21,7 @@ from perdure._wire.writes import Write
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Expired, GaveUp, NotPerformed, WasRefused
 from perdure.testing.exploring.answers import Answer, Answers, watching
-from perdure.testing.exploring.evidence import Told
+from perdure.testing.exploring.evidence import PerformResult
 from tests.chaos.plan import GENERATED
 
 FILE = "CHAOS_ANSWERS"
@@ -51,7 +51,9 @@ def line_of(write: Write, answers: Answers, at: float) -> str:
     """The line about one end that is ordered."""
     kept = {key: [_as_data(each) for each in all] for key, all in answers.items()}
     return (
-        json.dumps({"id": write.id, "generation": write.generation, "version": write.version, "at": at, "told": kept})
+        json.dumps(
+            {"id": write.id, "generation": write.generation, "version": write.version, "at": at, "results": kept}
+        )
         + "\n"
     )
 
@@ -67,20 +69,23 @@ class Kept:
     """
 
     def __init__(self, path: Path) -> None:
-        self._told: dict[tuple[Entity, int], list[Mapping[str, Sequence[Told]]]] = defaultdict(list)
+        self._results: dict[tuple[Entity, int], list[Mapping[str, Sequence[PerformResult]]]] = defaultdict(list)
         for line in path.read_text().splitlines() if path.exists() else ():
             kept = json.loads(line)
-            self._told[Entity(GENERATED, kept["id"], kept["generation"]), kept["version"]].append(
-                {key: [Told(_from_data(each), kept["at"]) for each in answers] for key, answers in kept["told"].items()}
+            self._results[Entity(GENERATED, kept["id"], kept["generation"]), kept["version"]].append(
+                {
+                    key: [PerformResult(_from_data(each), kept["at"]) for each in answers]
+                    for key, answers in kept["results"].items()
+                }
             )
 
     def __contains__(self, end: tuple[Entity, int]) -> bool:
         """Whether a worker has kept what came with the write of that version."""
-        return end in self._told
+        return end in self._results
 
-    def at_the_end(self, entity: Entity, version: int) -> Sequence[Mapping[str, Sequence[Told]]]:
-        """What the author had been told, by key, in each task that ordered the write of that version."""
-        return self._told.get((entity, version), ())
+    def at_the_end(self, entity: Entity, version: int) -> Sequence[Mapping[str, Sequence[PerformResult]]]:
+        """What `perform` had returned, by key, in each task that ordered the write of that version."""
+        return self._results.get((entity, version), ())
 
 
 def _as_data(end: Answer) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What the exploration's judge says of generated lifecycles on real servers.
+"""The verdict of the exploration's judge on generated lifecycles, which ran on real servers.
 
-What `perform` returned to the author is not on record, and whoever knows it may be killed in the next instant. The
-histories tell: a replay of them returns the same again. What a task that was lost had returned before it put the end on
-record, the workers have kept.
+The results of `perform` are not on record, and the worker that holds them may be killed at any instant. A replay of the
+histories returns the same results again. The workers store those of each task that puts an end on record, because
+such a task may be lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure._workflow.performing import Performance
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.answers import Answer, watching, with_those_at_the_end
 from perdure.testing.exploring.database import belongs
-from perdure.testing.exploring.evidence import Account, Evidence, Told
+from perdure.testing.exploring.evidence import Account, Evidence, PerformResult
 from perdure.testing.exploring.judge import judge
 from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.scenario import Finding
@@ -58,25 +58,25 @@ class Judge:
     async def judge(self, entity_id: str) -> list[Finding]:
         """What is wrong with one; none, where it is not over."""
         entity = Entity(GENERATED, entity_id)
-        told: dict[str, list[Told]] = defaultdict(list)
+        results: dict[str, list[PerformResult]] = defaultdict(list)
         for history in await histories(self._world, entity):
-            with _heard(history, told):
+            with _noting(history, results):
                 result = await self._replayer.replay_workflow(history, raise_on_replay_failure=False)
             if result.replay_failure is not None:
                 return [Finding("a replay differs", f"{entity}: {history.run_id}: {result.replay_failure}")]
             self.runs += 1
-        self.answers += sum(map(len, told.values()))
+        self.answers += sum(map(len, results.values()))
         end = entity, self._record.version(entity)
         self.judged += 1
         self.kept += end in self._answers
         # The task that is blameless may be the one whose write was applied.
         verdicts = (
-            [*judge(self._evidence(entity, with_those_at_the_end(told, each)))]
+            [*judge(self._evidence(entity, with_those_at_the_end(results, each)))]
             for each in self._answers.at_the_end(*end) or [{}]
         )
         return min(verdicts, key=len)
 
-    def _evidence(self, entity: Entity, told: dict[str, list[Told]]) -> Evidence:
+    def _evidence(self, entity: Entity, results: dict[str, list[PerformResult]]) -> Evidence:
         record = self._record
         effects = {key: view for key, view in record.effects.items() if belongs(key, entity)}
         accounts = {key: each for key, each in self._other_side.accounts.items() if belongs(key, entity)}
@@ -87,25 +87,25 @@ class Judge:
         kept = record.snapshot(entity.lifecycle, entity.id)
         return Evidence(
             entity,
-            told={key: each for key, each in told.items() if key not in late},
+            results={key: each for key, each in results.items() if key not in late},
             accounts={key: each for key, each in accounts.items() if key not in late},
             effects={key: each for key, each in effects.items() if key not in late},
             moves=record.moves(entity),
             states=generated.Generated.declared,
             sent=[*self._company.sent[entity.id].values()],
-            received=kept["heard"] if kept else None,
+            received=kept["received"] if kept else None,
             secret=SECRET,
         )
 
 
 @contextmanager
-def _heard(history: WorkflowHistory, told: dict[str, list[Told]]) -> Iterator[None]:
+def _noting(history: WorkflowHistory, results: dict[str, list[PerformResult]]) -> Iterator[None]:
     """Note what `perform` returns while a history is replayed, with the time at which that was committed."""
     last = len(history.events) - 1
 
     def answered(performance: Performance[Any, Any], end: Answer) -> None:
         completed = history.events[min(workflow.info().get_current_history_length(), last)]
-        told[str(performance.key)].append(Told(end, completed.event_time.ToNanoseconds() / 1e9))
+        results[str(performance.key)].append(PerformResult(end, completed.event_time.ToNanoseconds() / 1e9))
 
     with watching(answered, lambda write, answers: None):
         yield

@@ -101,7 +101,7 @@ class Adders:
 
     Attributes:
         additions: by id of the counter.
-        over: from then on nobody adds, and the counters are told to close.
+        over: from then on nobody adds, and the counters are closed.
     """
 
     world: World

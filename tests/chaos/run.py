@@ -225,7 +225,7 @@ async def _background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def _environment(database: str, folder: Path, proxies: dict[str, Proxy]) -> dict[str, str]:
-    """What a worker is told: it meets everybody through a proxy."""
+    """The environment of a worker: it reaches each server through a proxy."""
     postgres, temporal, other_side, mail = (str(proxies[way].port) for way in PROXIES)
     return {
         "PERDURE_DATABASE_URL": f"postgresql://postgres@127.0.0.1:{postgres}/{database}",

@@ -64,7 +64,7 @@ class Activities:
 
     Args:
         world: the loop and the workers.
-        run: to which their ends are told.
+        run: to which their ends are reported.
         add_job: adds a job to the next workflow task, with the number of its events.
     """
 
@@ -95,12 +95,12 @@ class Activities:
         """Cancel an activity for the workflow."""
         activity = self._open.get(seq)
         if activity is None:  # its end has come meanwhile
-            if seq not in self._stay_when_cancelled:  # core has told the workflow another one
+            if seq not in self._stay_when_cancelled:  # core has reported another one to the workflow
                 self._run.inbox = [each for each in self._run.inbox if not _resolves(each[0], seq)]
             return
         activity.cancel_requested = True
         if not activity.stays_when_cancelled:
-            # Core has told the workflow at once; what the worker still does is nobody's business here.
+            # Core has reported it to the workflow at once; what the worker still does makes no difference.
             activity.end()
             del self._open[seq]
         elif activity.worker is None:

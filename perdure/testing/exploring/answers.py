@@ -1,7 +1,7 @@
 """What `perform` returns to the author, watched beside the author; and what it had returned when a run ordered its end.
 
 An answer that was given in a workflow task which was lost stands in no history. If that task has put the end on record,
-the entity ended with that answer all the same: the task that is made in its place learns that the entity is over.
+the entity ended with that answer all the same: the task that is made in its place finds that the entity has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure._workflow.performing import Performance
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure.contracts.outcomes import Done, NotPerformed
-from perdure.testing.exploring.evidence import Told
+from perdure.testing.exploring.evidence import PerformResult
 
 Answer: TypeAlias = Done[Any] | NotPerformed
 Answers: TypeAlias = Mapping[str, Sequence[Answer]]
@@ -59,9 +59,9 @@ def watching(
 
 
 def with_those_at_the_end(
-    told: Mapping[str, Sequence[Told]], at_the_end: Mapping[str, Sequence[Told]]
-) -> dict[str, list[Told]]:
-    """What the author was told, by key and oldest first: in tasks that were committed, and in the one that has put the
+    results: Mapping[str, Sequence[PerformResult]], at_the_end: Mapping[str, Sequence[PerformResult]]
+) -> dict[str, list[PerformResult]]:
+    """What `perform` returned, by key and oldest first: in tasks that were committed, and in the one that has put the
     end on record."""
-    both = {key: [*told.get(key, ()), *at_the_end.get(key, ())] for key in {**told, **at_the_end}}
+    both = {key: [*results.get(key, ()), *at_the_end.get(key, ())] for key in {**results, **at_the_end}}
     return {key: sorted(each, key=lambda one: one.at) for key, each in both.items()}

@@ -31,7 +31,7 @@ class Calls:
         loop: the world's.
         functions: by activity type.
         enter: called in the context of each activity, before its task is made.
-        here: awaited before an activity's end is reported; raises `Gone` where the process is dead.
+        here: awaited before an activity's end is reported; raises `Gone` where the process was killed.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class VirtualDatabase:
         return bool(moves) and moves[-1].final
 
     def attempted(self, entity: Entity) -> bool:
-        """Whether the fence knows an effect of it."""
+        """Whether the fence has a record of an effect of it."""
         return bool(self._effects(entity))
 
     def _effects(self, entity: Entity) -> dict[str, EffectView]:

@@ -1,4 +1,4 @@
-"""What is known of an entity that is over, from those who are not under test: it is what the judge reads."""
+"""What is known of an entity that has ended, from parts that are not under test. The judge reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.contracts.states import States
 
 
 @dataclass(frozen=True)
-class Told:
+class PerformResult:
     """A result of `perform` for the author, with its time."""
 
     end: Done[Any] | NotPerformed
@@ -54,7 +54,7 @@ class Sent:
         began, committed: when its transaction did.
         generation: the generation of the entity that it was sent to.
         fits: whether a build has a handler for it.
-        delayed: whether it asked for a later delivery.
+        delayed: whether its sender requested a later delivery.
     """
 
     text: str
@@ -75,13 +75,13 @@ class Evidence:
     """See the module.
 
     Attributes:
-        told: what `perform` returned, by key, oldest first; more than once where a run was started from its top. It
+        results: what `perform` returned, by key, oldest first; more than once where a run was started from its top. It
             counts where its workflow task was committed, or has put the end of the entity on record.
         accounts: what the other side counted, by key.
         effects: what the fence has on record, by key.
         moves: what the mirror has shown, oldest first.
         states: what the lifecycle declares.
-        settled_by_person: keys of which a person said what became of them.
+        settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         workers_lost: whether a worker was killed, frozen or cut off.
         sent: messages to it.
@@ -92,7 +92,7 @@ class Evidence:
     """
 
     entity: Entity
-    told: Mapping[str, Sequence[Told]]
+    results: Mapping[str, Sequence[PerformResult]]
     accounts: Mapping[str, Account]
     effects: Mapping[str, EffectView]
     moves: Sequence[Move]

@@ -26,10 +26,10 @@ class Execution:
     """One workflow: its run, the run's activities and timers, and its workflow tasks.
 
     Args:
-        world: the loop, the workers, and who is told of what must not happen.
+        world: the loop, the workers, and where findings are reported.
         workflow_id: its id.
         lifecycle: its type.
-        number: tells it apart from others that had its id.
+        number: distinguishes it from others that had its id.
         args: of its first run.
         memo: of its first run.
 
@@ -73,7 +73,7 @@ class Execution:
         self.tasks.add_job(job)
 
     def request_cancel(self) -> None:
-        """Somebody asks for its cancellation; once."""
+        """Request its cancellation; once."""
         if not self._cancel_requested:
             self._cancel_requested = True
             job = sdk.WorkflowActivationJob()
@@ -142,7 +142,7 @@ class Execution:
             timer.cancel()
         self.activities.close()
         for worker in self._world.workers:
-            worker.forget(self.run)
+            worker.evict(self.run)
 
     def _continue(self, command: sdk.ContinueAsNewWorkflowExecution) -> None:
         self._end_run()

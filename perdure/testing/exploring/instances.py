@@ -28,7 +28,7 @@ class Instances:
     """One worker's cache of runs.
 
     Args:
-        world: the loop, and who is told of what must not happen.
+        world: the loop, and where findings are reported.
         app: lifecycles of the worker's build.
     """
 
@@ -50,13 +50,13 @@ class Instances:
         known = self._known.get(run.run_id)
         if known is not None and known[1] == len(run.history):
             return {}
-        self.forget(run)
+        self.evict(run)
         return self._replay(run)
 
     def activate(
         self, run: Run, jobs: Sequence[sdk.WorkflowActivationJob]
     ) -> tuple[sdk.WorkflowActivation, Sequence[sdk.WorkflowCommand]]:
-        """Give a run jobs: the activation, for its history, and what it asks for.
+        """Give a run jobs: the activation, for its history, and its commands.
 
         Raises:
             TaskFails: it fails.
@@ -65,7 +65,7 @@ class Instances:
         activation = self._activation(run, jobs)
         completion = self._enter(instance, activation)
         if completion.HasField("failed"):
-            self.forget(run)
+            self.evict(run)
             raise TaskFails(sdk.failure_of(completion.failed.failure, self._world.converter))
         self._known[run.run_id] = (instance, count + 1)
         return activation, completion.successful.commands
@@ -80,7 +80,7 @@ class Instances:
         answer = completion.successful.commands[0].respond_to_query
         return self._world.converter.payload_converter.from_payloads([answer.succeeded.response])[0]
 
-    def forget(self, run: Run) -> None:
+    def evict(self, run: Run) -> None:
         """Take a run out of the cache."""
         self._evict(run.run_id)
 
@@ -89,7 +89,7 @@ class Instances:
         if known := self._known.get(run.run_id):
             self._known[run.run_id] = known[0], known[1] - 1
 
-    def forget_all(self) -> None:
+    def evict_all(self) -> None:
         """Take all runs out of the cache."""
         for run_id in list(self._known):
             self._evict(run_id)

@@ -1,7 +1,7 @@
-"""The judge: what the author was told, what is on record, and what the other side counted must be one story.
+"""The judge: the results of `perform`, the record, and the counts of the other side must agree.
 
-No word of the code under test counts here, but for what it told the author (`perform`'s answer) and the operator
-(attention). It judges the virtual world of `explore` and the real servers of a chaos run alike.
+Nothing that the code under test reports counts here, except the results of `perform` for the author and the attention
+for the operator. It judges the virtual world of `explore` and the real servers of a chaos run alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, EffectSt
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Repeat
 from perdure.contracts.states import STARTING
 from perdure.testing.exploring.database import belongs
-from perdure.testing.exploring.evidence import Account, Evidence, Told
+from perdure.testing.exploring.evidence import Account, Evidence, PerformResult
 from perdure.testing.exploring.scenario import Finding
 
 
@@ -24,8 +24,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     """The errors of an entity that has ended."""
     for key, account in evidence.accounts.items():
         yield from _twice(key, account)
-    for key, told in evidence.told.items():
-        yield from _told(evidence, key, told)
+    for key, results in evidence.results.items():
+        yield from _results(evidence, key, results)
     for key, view in evidence.effects.items():
         yield from _on_record(evidence, key, view)
     yield from _moves(evidence)
@@ -38,10 +38,10 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _words(evidence, evidence.secret)
 
 
-def judge_keys(told: Mapping[str, Sequence[Told]], entity: Entity, since: float) -> Iterator[Finding]:
+def judge_keys(results: Mapping[str, Sequence[PerformResult]], entity: Entity, since: float) -> Iterator[Finding]:
     """What is wrong with the keys under which one generation, which began at `since`, has performed: each has keys of
     its own, or what was done in an earlier generation would stand for what is to be done in this one."""
-    for key, ends in told.items():
+    for key, ends in results.items():
         if ends[-1].at > since and not belongs(key, entity):
             yield Finding("key of another round", f"{entity}: {key}")
 
@@ -63,20 +63,20 @@ def _twice(key: str, account: Account) -> Iterator[Finding]:
         yield Finding("done twice", f"{key}: again after {more[0] - first:.1f} s")
 
 
-def _told(evidence: Evidence, key: str, told: Sequence[Told]) -> Iterator[Finding]:
-    account, last = evidence.account(key), told[-1]
+def _results(evidence: Evidence, key: str, results: Sequence[PerformResult]) -> Iterator[Finding]:
+    account, last = evidence.account(key), results[-1]
     done, end = bool(account.done_at), last.end
-    # Once its record is lost, that it is in doubt is all that anybody can tell a run that starts from its top.
-    honest = evidence.records_lost and (isinstance(end, Abandoned) or last.in_doubt)
-    if any(isinstance(each.end, Done) for each in told) and not isinstance(end, Done) and not honest:
-        yield Finding("done became something else", f"{key}: {_kinds(told)}")
+    # Once its record is lost, a run that starts from its top can learn no more than that it is in doubt.
+    excused = evidence.records_lost and (isinstance(end, Abandoned) or last.in_doubt)
+    if any(isinstance(each.end, Done) for each in results) and not isinstance(end, Done) and not excused:
+        yield Finding("done became something else", f"{key}: {_kinds(results)}")
     if isinstance(end, Done) and not done and key not in evidence.settled_by_person:
-        yield Finding("told done, and was not", key)
+        yield Finding("reported as done, and was not", key)
     if isinstance(end, Done | Abandoned | DifferentInput):
         return
     if not last.in_doubt and any(began <= last.at for began in account.done_by_calls_of):
-        yield Finding("told not done, and was", f"{key}: {end}")
-    # An attempt whose worker was lost between its record and its call counts: nobody can tell that it made none.
+        yield Finding("reported as not done, and was", f"{key}: {end}")
+    # An attempt whose worker was lost between its record and its call counts: it may have made one.
     view = evidence.effects.get(key)
     unknown = evidence.workers_lost and view is not None and view.attempts > 0
     if isinstance(end, GaveUp) and not account.calls and not unknown:
@@ -84,16 +84,16 @@ def _told(evidence: Evidence, key: str, told: Sequence[Told]) -> Iterator[Findin
 
 
 def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Finding]:
-    done, told = bool(evidence.account(key).done_at), evidence.told.get(key, [])
+    done, results = bool(evidence.account(key).done_at), evidence.results.get(key, [])
     if view.status is EffectStatus.DONE and not done and key not in evidence.settled_by_person:
         yield Finding("on record as done, and was not", key)
     # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle.
-    known = evidence.records_lost and bool(told)
-    if view.in_doubt and not known and not any(each.in_doubt for each in told):
-        yield Finding("doubt forgotten", f"{key}: {view.status}, told: {_kinds(told)}")
-    honest = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in told)
-    if view.status in (EffectStatus.NOT_DONE, EffectStatus.REFUSED) and done and not honest:
-        yield Finding("on record as not done, and was", f"{key}: {view.status}, told: {_kinds(told)}")
+    known = evidence.records_lost and bool(results)
+    if view.in_doubt and not known and not any(each.in_doubt for each in results):
+        yield Finding("doubt forgotten", f"{key}: {view.status}, results: {_kinds(results)}")
+    excused = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in results)
+    if view.status in (EffectStatus.NOT_DONE, EffectStatus.REFUSED) and done and not excused:
+        yield Finding("on record as not done, and was", f"{key}: {view.status}, results: {_kinds(results)}")
 
 
 def _moves(evidence: Evidence) -> Iterator[Finding]:
@@ -114,16 +114,16 @@ def _moves(evidence: Evidence) -> Iterator[Finding]:
 def _messages(evidence: Evidence, received: Sequence[str]) -> Iterator[Finding]:
     """Each message that was sent is received once, in order, until the end."""
     sent = {each.text: each for each in evidence.sent if each.generation == evidence.entity.generation}
-    story = f"{evidence.entity}: {received} of {[*sent]}"
+    detail = f"{evidence.entity}: {received} of {[*sent]}"
     if len(set(received)) != len(received):
-        yield Finding("a message is received twice", story)
+        yield Finding("a message is received twice", detail)
     if strange := [each for each in received if each not in sent]:
-        yield Finding("a message is received that nobody sent", f"{strange}: {story}")
+        yield Finding("a message is received that nobody sent", f"{strange}: {detail}")
         return
     for place, text in enumerate(received):
         for other in sent.values():
             if other.comes_before(sent[text]) and other.text not in received[:place]:
-                yield Finding("a message is lost, or out of order", f"{other.text!r} before {text!r}: {story}")
+                yield Finding("a message is lost, or out of order", f"{other.text!r} before {text!r}: {detail}")
                 return
 
 
@@ -136,5 +136,5 @@ def _words(evidence: Evidence, secret: str) -> Iterator[Finding]:
             return
 
 
-def _kinds(told: Sequence[Told]) -> str:
-    return ", ".join(map(str, told))
+def _kinds(results: Sequence[PerformResult]) -> str:
+    return ", ".join(map(str, results))

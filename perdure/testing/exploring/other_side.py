@@ -47,8 +47,8 @@ CALLS = (
 """The ways in which a call of an effect can end.
 
 `no place` = not done, and it counts as no attempt; `later` = not done, and it names a time; `noted` = the attempt notes
-data for the look-up, is accepted, and its body does not know; `lost` = the connection breaks before or after it was
-accepted; `slow` = accepted, and the reply takes some seconds; `late` = the bytes are accepted when the call is over;
+data for the look-up, is accepted, and its body has no word of that; `lost` = the connection breaks before or after it
+was accepted; `slow` = accepted, and the reply takes some seconds; `late` = the bytes are accepted after the call;
 `killed`, `frozen`, `cut off` = what happens to its worker.
 """
 
@@ -111,7 +111,7 @@ class OtherSide:
             raise NotDone("busy", retry_after=timedelta(seconds=world.span(40)))
         if how == "lost before":
             raise ConnectionError(f"connection lost before {SECRET} was read")
-        if how in ("refused", "not done") and not self._remembers(effect, account):
+        if how in ("refused", "not done") and not self._drops_repeat(effect, account):
             raise Refused("refused") if how == "refused" else NotDone("busy")
         if how == "not done":  # a repeat that is turned away at the door, before anybody looks at its key
             raise NotDone("busy")
@@ -119,7 +119,7 @@ class OtherSide:
             left = attempt.remaining
             world.loop.call_later(left * 0.9, self._accept, effect, attempt.key, given, began)
             await self._wait(left + 10)
-            raise ConnectionError("nobody waits for this reply")
+            raise ConnectionError("this reply came too late")
         receipt = self._accept(effect, attempt.key, given, began)
         if how == "killed after":
             world.inject_fault(worker, "kill", 3.0)
@@ -168,7 +168,7 @@ class OtherSide:
 
     def _accept(self, effect: Effect[Any, Any], key: str, given: Any, began: float) -> Any:
         account, now = self.accounts[key], self._world.loop.time()
-        if self._remembers(effect, account):
+        if self._drops_repeat(effect, account):
             return account.receipt
         account.policy = self._world.policies.get(key, effect.doubt)
         account.done_at.append(now)
@@ -180,7 +180,7 @@ class OtherSide:
         account.visible_at = account.visible_at or now + self._world.span(visibility_delay)
         return account.receipt
 
-    def _remembers(self, effect: Effect[Any, Any], account: Entry) -> bool:
+    def _drops_repeat(self, effect: Effect[Any, Any], account: Entry) -> bool:
         if not isinstance(effect.doubt, Dedupe) or not account.done_at:
             return False
         return self._world.loop.time() - account.done_at[0] < effect.doubt.window.total_seconds()

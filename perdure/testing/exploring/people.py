@@ -1,4 +1,4 @@
-"""People in virtual time: they ask for what comes into their heads, and settle truthfully what waits for them."""
+"""People in virtual time: they make random requests, and resolve doubts by what the other side has counted."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class People:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._told = 0
+        self._updates = 0
 
     def cancel(self, entity: Entity) -> None:
-        """Ask for the end."""
+        """Request the cancellation."""
         self._update(entity, "cancel", OperatorRequest(by=_NAME, note="not wanted"))
 
     def retry(self, entity: Entity) -> None:
@@ -48,9 +48,9 @@ class People:
             self._update(entity, "send_again", SendAgain(by=_NAME, effect=named["key"]))
 
     def send_again(self, entity: Entity) -> None:
-        """Ask for the effect that ended last to be sent under a new key."""
-        mine = [(told[-1].at, key) for key, told in self._world.told.items() if belongs(key, entity)]
-        ended = [key for _, key in sorted(mine) if isinstance(self._world.told[key][-1].end, NotPerformed)]
+        """Request that the effect which ended last is sent again, under a new key."""
+        mine = [(results[-1].at, key) for key, results in self._world.results.items() if belongs(key, entity)]
+        ended = [key for _, key in sorted(mine) if isinstance(self._world.results[key][-1].end, NotPerformed)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
     def confirm(self, entity: Entity) -> None:
@@ -63,19 +63,19 @@ class People:
             world.settled_by_person |= {Key.of(entity, effect, suffix, number) for number in range(9)}
             world.relay.send(world.database.rows[entity.id], f" confirms {slot_of(effect, suffix)}")
 
-    def tell(self, entity: Entity) -> None:
-        """Send the author's own update, whose answer means that the lifecycle has it."""
+    def append(self, entity: Entity) -> None:
+        """Send the author's own update, which counts as received once it is answered."""
         world = self._world
         if world.subject.secret is None:
             return
-        self._told += 1
-        text = f"told {self._told}"
+        self._updates += 1
+        text = f"update {self._updates}"
 
         def ended(answer: asyncio.Future[None]) -> None:
             if not answer.cancelled() and answer.exception() is None and entity not in world.ending:
                 world.acknowledged[entity].append(text)
 
-        if (answer := self._update(entity, "tell", text)) is not None:
+        if (answer := self._update(entity, "append", text)) is not None:
             answer.add_done_callback(ended)
 
     def reconcile(self, entity: Entity) -> None:
@@ -153,8 +153,8 @@ class People:
             entity, "resolve", Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
         )
 
-    def _update(self, entity: Entity, name: str, asked: Any) -> asyncio.Future[None] | None:
+    def _update(self, entity: Entity, name: str, argument: Any) -> asyncio.Future[None] | None:
         try:
-            return self._world.temporal.update(entity.workflow_id(None), name, asked)
+            return self._world.temporal.update(entity.workflow_id(None), name, argument)
         except NotFound:
             return None

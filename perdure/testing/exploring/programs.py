@@ -60,13 +60,13 @@ class Kept(BaseModel):
     """The snapshot.
 
     Attributes:
-        heard: texts of messages.
-        told: texts of updates.
+        received: texts of messages.
+        updated: texts of updates.
         renewed: how many words `renew` are done.
     """
 
-    heard: list[str] = Field(default_factory=list)
-    told: list[str] = Field(default_factory=list)
+    received: list[str] = Field(default_factory=list)
+    updated: list[str] = Field(default_factory=list)
     renewed: int = 0
 
 
@@ -208,33 +208,33 @@ class Interpreter(Lifecycle[Any, Any]):
     build: ClassVar[int] = 0
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.told: list[str] = []
+        self.received: list[str] = []
+        self.updated: list[str] = []
         self._renewed = self._renewals = 0
         self._given = Program(steps=[])
 
     async def _interpret(self, given: Program) -> None:
         kept = self.restore(Kept)
         if kept is not None:
-            self.heard, self.told = kept.heard + self.heard, kept.told + self.told
+            self.received, self.updated = kept.received + self.received, kept.updated + self.updated
             self._renewed = kept.renewed
         self._given = given
         await self._all(given.steps)
         if self.state is not Place.ENDED:
             await self.enter(Place.ENDED)
 
-    async def cancelling(self, asked: OperatorRequest) -> None:
+    async def cancelling(self, request: OperatorRequest) -> None:
         await self._all(self._given.at_cancel)
 
     @workflow.signal
     async def note(self, text: str) -> None:
-        self.heard.append(text)
+        self.received.append(text)
         for word, name, suffix, more in self._given.at_message:
             await self._one(word, [name, f"{suffix}-{text}", more])
 
     @workflow.update
-    async def tell(self, text: str) -> str:
-        self.told.append(text)
+    async def append(self, text: str) -> str:
+        self.updated.append(text)
         return text
 
     def after(self, seconds: float) -> datetime:
@@ -243,10 +243,10 @@ class Interpreter(Lifecycle[Any, Any]):
 
     def confirmation(self, slot: str) -> str | None:
         """The receipt of an effect, if a message has confirmed that it was done."""
-        return next((text for text in self.heard if text.endswith(f" confirms {slot}")), None)
+        return next((text for text in self.received if text.endswith(f" confirms {slot}")), None)
 
     def snapshot(self) -> Kept:
-        return Kept(heard=self.heard, told=self.told, renewed=self._renewed)
+        return Kept(received=self.received, updated=self.updated, renewed=self._renewed)
 
     async def _all(self, steps: Sequence[Any]) -> None:
         for word, *arguments in steps:
@@ -270,7 +270,7 @@ class Interpreter(Lifecycle[Any, Any]):
                 await self.wait_until(self.after(arguments[0]))
             case "messages":
                 until = self.after(arguments[1]) if arguments[1:] else None
-                await self.wait_for(lambda: len(self.heard) >= arguments[0], until=until)
+                await self.wait_for(lambda: len(self.received) >= arguments[0], until=until)
             case "step":
                 await self.step(COUNT, self._given.secret)
             case "enter":

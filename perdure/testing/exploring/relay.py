@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DELAY = 0.03
 """Seconds from a commit to its delivery, and from there to the commit of that."""
 AGAIN = 5.0
-"""Seconds after which another relay delivers once more what one delivered that died before it committed that."""
+"""Seconds after which another relay delivers once more what one delivered that crashed before it committed that."""
 RECONCILED = 300
 """Deliveries of a message, a second apart, after which reconciliation looks for the workflow that it does not reach."""
 _LATE = 0.1

@@ -25,7 +25,7 @@ class Run:
         renews_after: after how many workflow tasks it is suggested to continue as new.
         task_time: when its last workflow task was started.
         history: the activations that were committed.
-        shapes: what each of them made the workflow ask for, to be compared when it is replayed.
+        shapes: the commands of each, to be compared when it is replayed.
         patches: the ids of the patches that each of them marked.
         length: how many events there are.
         inbox: what the next workflow task is given, each with the number of its events.

@@ -102,7 +102,7 @@ def shrink(
 
     Args:
         failed: a scenario that fails.
-        fails: plays one, and says whether it fails in the same way.
+        fails: plays one, and returns whether it fails in the same way.
         most: how many are tried.
         smaller: scenarios that are a little smaller than one; None = `smaller_scenarios`.
     """

@@ -23,7 +23,7 @@ VERBS = (
 """The acts of an application in a transaction; `nonsense message` = no build has its handler, `orphan` = a message
 whose entity is not there."""
 WAYS = ("", "", "late", "late", "rolled back", "repeatable", "repeatable", "serializable", "later", "far", "beyond")
-"""How: it commits late, rolls back, has an old snapshot, or asks for a delivery that is later, at the end of the year
+"""How: it commits late, rolls back, has an old snapshot, or requests a delivery that is later, at the end of the year
 9999, or beyond that."""
 STARTS = (
     *("", "", "", "late", "rolled back", "later", "beyond"),

@@ -1,7 +1,7 @@
 """The virtual clock in PostgreSQL: nothing in the schema `perdure` of an explored database reads the real one.
 
 The clock is the last value of a sequence, which no transaction rolls back and every snapshot sees. `sim.clock()` stands
-in for `clock_timestamp()`, and `sim.now()` for `now()`: what the clock showed when the transaction first asked.
+in for `clock_timestamp()`, and `sim.now()` for `now()`: the time of the first call in the transaction.
 Functions and defaults are made again with these names; the queries of Python find `sim` first on the search path.
 """
 

@@ -34,7 +34,7 @@ class SqlDatabase:
     """One database for all workers, relays and applications of a world; see the module.
 
     Args:
-        world: the loop, and who is told of what is seen.
+        world: the loop, and where findings are reported.
         url: a database that `sql_clock.install` has prepared. All that its tables hold is deleted.
     """
 
@@ -47,12 +47,12 @@ class SqlDatabase:
         self.loses_replies_until: float = 0.0
         self._locked_until = 0.0
         self._url = url
-        self._dead: list[asyncio.Future[None]] = []
+        self._endless: list[asyncio.Future[None]] = []
         self._record = SqlRecord()
 
     @property
     def store(self) -> SqlDatabase:
-        """Who knows what is on record, as it was when it was last read."""
+        """What is on record, as it was when it was last read."""
         return self
 
     # -- while the loop stands
@@ -139,8 +139,8 @@ class SqlDatabase:
 
     async def never(self) -> None:
         """Wait without end. It is kept in memory: else it would end when that is tidied up, at any moment."""
-        self._dead.append(self.world.loop.create_future())
-        await self._dead[-1]
+        self._endless.append(self.world.loop.create_future())
+        await self._endless[-1]
 
     async def arrives(self) -> None:
         """A statement is sent.
@@ -196,7 +196,7 @@ class _Pool:
 
 
 class Borrowed:
-    """A session that a worker has borrowed: it may die before and after each statement."""
+    """A session that a worker has borrowed: the worker may be killed before and after each statement."""
 
     def __init__(self, database: SqlDatabase, worker: Worker, session: VirtualSession) -> None:
         self._database, self._worker, self._session = database, worker, session
@@ -216,4 +216,4 @@ class Borrowed:
         try:
             await self._database.world.point(self._worker, place)
         except Gone:
-            await self._database.never()  # nothing of a dead process returns
+            await self._database.never()  # nothing returns to a process that was killed

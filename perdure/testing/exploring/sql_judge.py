@@ -1,4 +1,4 @@
-"""What is judged beside the effects: what was committed is delivered, the record is one story, and nothing waits."""
+"""Judges what effects do not show: committed rows are delivered, the record agrees with itself, and nothing waits."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ async def judge_all(world: SqlWorld) -> list[Finding]:
     for row in await sessions.fetch(_REJECTED):
         unfit = row["message_id"] in world.unfit or (row["kind"] == "start" and row["id"] in world.applications.unfit)
         if row["lifecycle"] != NOWHERE and not unfit:
-            found.append(Finding("rejected, and a live build knows it", str(dict(row))))
+            found.append(Finding("rejected, and a running build can take it", str(dict(row))))
     for row in await sessions.fetch(_MIRROR, NOWHERE):
         one = row["final"] == row["finished"] == row["last"] and row["noted"] == row["version"] and row["state"] is None
         if not one:
-            found.append(Finding("the mirror is not one story", str(dict(row))))
+            found.append(Finding("the mirror contradicts itself", str(dict(row))))
     async with sessions.lent() as session:
         for build, app in sorted(world.subject.builds.items()):
             for name, lifecycle in app.lifecycles.items():

@@ -92,8 +92,8 @@ class Relays:
         self.keep(self._world.applications.message(row.entity.id, more=more))
 
     def send_again(self, row: Row) -> None:
-        """What is delivered next is delivered twice, since the relay dies before its commit."""
-        self._world.dies_next = True
+        """What is delivered next is delivered twice, since the relay crashes before its commit."""
+        self._world.crash_next = True
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it beside all else."""
@@ -150,13 +150,13 @@ class RelayProcess:
             self._world.loop.call_later(2.0, self._relays.start_one, self.build)
 
     def check(self) -> None:
-        """Raise `SimulatedCrash` if the process is dead."""
+        """Raise `SimulatedCrash` if the process was killed."""
         if not self.alive:
             raise SimulatedCrash
 
     def reached(self, place: str) -> None:
-        """It comes to a place at which it may die."""
-        if self.alive and self._world.relay_dies(place):
+        """It comes to a place at which it may crash."""
+        if self.alive and self._world.relay_crashes(place):
             self.kill()
         self.check()
 

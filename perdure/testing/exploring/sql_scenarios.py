@@ -40,7 +40,7 @@ class Newer(programs.Interpreter, Lifecycle[Program, Place]):
 
     @workflow.signal
     def remark(self, text: str) -> None:
-        self.heard.append(text)
+        self.received.append(text)
 
 
 @workflow.defn(name=SECOND)
@@ -63,7 +63,7 @@ class SqlScenario(Scenario):
         entities: lifecycle and program of each.
         acts: what is committed, and what happens to relays and to Temporal.
         relays: builds of the relays that run from the start.
-        relay_faults: where one of them dies; `PLACES`.
+        relay_faults: where one of them crashes; `PLACES`.
     """
 
     entities: tuple[tuple[str, Program], ...] = ()

@@ -47,7 +47,7 @@ class SqlWorld(World):
     Attributes:
         unfit: texts of messages that no build has a handler for.
         healed_at: when all that a scenario brings is over.
-        dies_next: whether the next relay that could commit dies instead.
+        crash_next: whether the next relay that could commit crashes instead.
     """
 
     loop_kind: ClassVar[type[VirtualTime]] = OutsideLoop
@@ -59,7 +59,7 @@ class SqlWorld(World):
     def __init__(self, subject: Subject, scenario: SqlScenario, covered: Counter[tuple[str, str]], url: str) -> None:
         self._url = url
         self.unfit: set[str] = set()
-        self.dies_next: bool = False
+        self.crash_next: bool = False
         self.healed_at: float = 0.0
         self._relay_places: Counter[str] = Counter()
         super().__init__(subject, scenario, covered)
@@ -160,15 +160,15 @@ class SqlWorld(World):
         if rows:
             self._happens(self.random.choice(rows), event)
 
-    def relay_dies(self, place: str) -> bool:
+    def relay_crashes(self, place: str) -> bool:
         """Whether a relay is killed at this place now."""
         self._relay_places[place] += 1
-        dies = (place, self._relay_places[place]) in self._relay_faults
-        if self.dies_next and place == "before the commit of the outbox":
-            self.dies_next, dies = False, True
-        if dies:
-            self.cover("relay dies", place)
-        return dies
+        crashes = (place, self._relay_places[place]) in self._relay_faults
+        if self.crash_next and place == "before the commit of the outbox":
+            self.crash_next, crashes = False, True
+        if crashes:
+            self.cover("relay crashes", place)
+        return crashes
 
     def start_worker(self, build: int | None = None) -> None:
         """See base class; it looks at the record first."""

@@ -31,7 +31,7 @@ class VirtualTemporal:
     """Keeps the executions, and gives their tasks to the workers.
 
     Args:
-        world: the loop, the workers, and who is told of what must not happen.
+        world: the loop, the workers, and where findings are reported.
         converter: as the workers have it.
 
     Attributes:

@@ -23,7 +23,7 @@ class StandsStill(Exception):
 
 
 class NeverEnds(Exception):
-    """The next timer lies past the end of the loop's time."""
+    """The next timer is past the end of the loop's time."""
 
 
 class VirtualTime(asyncio.AbstractEventLoop):
@@ -64,7 +64,7 @@ class VirtualTime(asyncio.AbstractEventLoop):
         """Move the clock forward to the next timer.
 
         Raises:
-            NeverEnds: it lies past the end of time.
+            NeverEnds: it is past the end of time.
         """
         if self._elapsed + seconds > self._longest:
             raise NeverEnds
@@ -137,7 +137,7 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
 
         Raises:
             StandsStill: nothing will ever happen again.
-            NeverEnds: the next timer lies past the end of time.
+            NeverEnds: the next timer is past the end of time.
         """
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(finalizer=self._end_generator)
@@ -199,7 +199,7 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What an activity of a dead worker has raised, nobody is told."""
+        """Ignore what an activity of a killed worker has raised."""
 
     def _end_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         ending: Coroutine[Any, Any, None] = generator.aclose()

@@ -2,7 +2,7 @@
 
 The activities are those of a real worker (`perdure._activity.hosting`), and the runs are the SDK's own workflow
 instances. A worker that was killed does nothing any more from its next step outside on; one that is frozen goes on
-later; one that is cut off from Temporal goes on at once, and nobody receives what it reports.
+later; one that is cut off from Temporal goes on at once, and what it reports is lost.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Worker:
     """One worker process; see the module.
 
     Args:
-        world: the loop, the servers, and who is told of what must not happen.
+        world: the loop, the servers, and where findings are reported.
         name: its name.
         app: lifecycles and bodies of its build.
     """
@@ -87,7 +87,7 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL."""
         self.alive = False
-        self.instances.forget_all()
+        self.instances.evict_all()
 
     def freeze(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later: its tasks do nothing in between, and find then that their timers have rung."""
@@ -128,13 +128,13 @@ class Worker:
         self.world.loop.call_later(GRACE + 4, self.kill)
 
     async def here(self) -> None:
-        """A step outside: it waits while the process is frozen, and ends it where it is dead."""
+        """A step outside: it waits while the process is frozen, and ends it where the process was killed."""
         while self.frozen is not None:
             await asyncio.shield(self.frozen)
         self.check()
 
     def check(self) -> None:
-        """Raise `Gone` if the process is dead."""
+        """Raise `Gone` if the process was killed."""
         if not self.alive:
             raise Gone
 
@@ -160,7 +160,7 @@ class Worker:
         self.activate(task, jobs)
 
     def activate(self, task: WorkflowTask, jobs: Sequence[sdk.WorkflowActivationJob]) -> None:
-        """One activation of the run's instance, and what it asks for."""
+        """One activation of the run's instance, and its commands."""
         if task.over or not self.alive:
             return
         self.world.count_activation(task.run)
@@ -182,13 +182,13 @@ class Worker:
         if not task.local:
             self._complete(task)
 
-    def forget(self, run: Run) -> None:
+    def evict(self, run: Run) -> None:
         """Take a run out of the cache."""
-        self.instances.forget(run)
+        self.instances.evict(run)
 
     def replay(self, run: Run) -> None:
         """Make the run anew from its history, as a worker does that has lost its cache."""
-        self.forget(run)
+        self.evict(run)
         try:
             self.instances.prepare(run)
         except TaskFails as failed:

@@ -28,7 +28,7 @@ from perdure.contracts.keys import Entity
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.answers import Answer, Answers, watching, with_those_at_the_end
 from perdure.testing.exploring.database import VirtualDatabase, belongs
-from perdure.testing.exploring.evidence import Evidence, Sent, Told
+from perdure.testing.exploring.evidence import Evidence, PerformResult, Sent
 from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.judge import judge, judge_keys
 from perdure.testing.exploring.other_side import OtherSide
@@ -64,16 +64,16 @@ class World:
         traced: whether `trace` is made, which costs a little.
 
     Attributes:
-        told: what `perform` answered, by key; more than once where a run was started from its top.
-        told_at_end: what `perform` had answered, by key, when a run ordered its end; by the version of that write.
+        results: what `perform` returned, by key; more than once where a run was started from its top.
+        results_at_end: what `perform` had returned, by key, when a run ordered its end; by the version of that write.
         task: the workflow task that is being worked on.
         ending: entities whose end a run has ordered, perhaps in a task that was lost.
         acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
         policies: doubt policies of performances that have one of their own, by key.
-        settled_by_person: keys of which a person said what became of them.
+        settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         workers_lost: whether a worker was killed, frozen or cut off.
-        trace: of all that the workflows were given and asked for.
+        trace: of all jobs that the workflows were given, and of their commands.
     """
 
     loop_kind: ClassVar[type[VirtualTime]] = VirtualLoop
@@ -89,8 +89,10 @@ class World:
         self.converter: DataConverter = pydantic_data_converter
         self.flags: list[int] = [1, _SINGLE_BATCH] if scenario.single_batch else [1]
         self.findings: list[Finding] = []
-        self.told: dict[str, list[Told]] = defaultdict(list)
-        self.told_at_end: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
+        self.results: dict[str, list[PerformResult]] = defaultdict(list)
+        self.results_at_end: dict[tuple[Entity, int], dict[str, list[PerformResult]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         self.ending: set[Entity] = set()
         self.acknowledged: dict[Entity, list[str]] = defaultdict(list)
         self.policies: dict[str, Any] = {}
@@ -156,7 +158,7 @@ class World:
             execution = self.temporal.executions.get(entity.workflow_id(None))
             if self.database.is_final(entity) and (execution is None or not execution.open):
                 self.findings += judge(self.evidence(entity))
-                self.findings += judge_keys(self.told, entity, began)
+                self.findings += judge_keys(self.results, entity, began)
                 return
             if not self.people.help(entity):
                 status = self.people.status(execution) if execution and execution.open else None
@@ -189,20 +191,20 @@ class World:
         """What is known of an entity that is over."""
         store = self.database.store
         kept, secret = store.snapshot(entity.lifecycle, entity.id), self.subject.secret
-        keeps = secret is not None and isinstance(kept, dict) and "heard" in kept
+        keeps = secret is not None and isinstance(kept, dict) and "received" in kept
         self._ends[entity] = store.version(entity)
-        told: Mapping[str, list[Told]] = self.told
+        results: Mapping[str, list[PerformResult]] = self.results
         for ended, version in self._ends.items():  # an earlier generation's effects are on record as well
             if ended.id == entity.id:
-                told = with_those_at_the_end(told, self.told_at_end[ended, version])
+                results = with_those_at_the_end(results, self.results_at_end[ended, version])
         rounds = [Entity(entity.lifecycle, entity.id, number) for number in range(entity.generation + 1)]
 
-        def is_its_own(key: str) -> bool:  # what the end of another entity has told is known where that one is judged
+        def is_its_own(key: str) -> bool:  # results of another entity count where that one is judged
             return any(belongs(key, each) for each in rounds)
 
         return Evidence(
             entity,
-            told={key: each for key, each in told.items() if is_its_own(key)},
+            results={key: each for key, each in results.items() if is_its_own(key)},
             accounts=self.other_side.accounts,
             effects={key: view for key, view in store.effects().items() if is_its_own(key)},
             moves=self.database.moves(entity),
@@ -211,9 +213,9 @@ class World:
             records_lost=self.records_lost,
             workers_lost=self.workers_lost,
             sent=self.sent(entity),
-            received=kept["heard"] if keeps else None,
+            received=kept["received"] if keeps else None,
             acknowledged=self.acknowledged[entity] if keeps else (),
-            updated=kept.get("told", ()) if keeps else (),
+            updated=kept.get("updated", ()) if keeps else (),
             secret=secret,
         )
 
@@ -224,7 +226,7 @@ class World:
             Sent(text, began=place, committed=place, generation=entity.generation) for place, text in enumerate(texts)
         ]
 
-    # -- what the others ask
+    # -- for the other parts
 
     def span(self, longest: float) -> float:
         """A random number of seconds."""
@@ -352,7 +354,7 @@ class World:
             case "confirm":
                 self.people.confirm(row.entity)
             case "update":
-                self.people.tell(row.entity)
+                self.people.append(row.entity)
             case "again":
                 self.relay.send_again(row)
             case "cancel through Temporal":
@@ -373,7 +375,7 @@ class World:
             case "evict":
                 if execution is not None and is_open and execution.tasks.task is None:
                     for worker in self.workers:
-                        worker.forget(execution.run)
+                        worker.evict(execution.run)
             case "start worker":
                 self.start_worker()
             case "restore":
@@ -435,9 +437,9 @@ def _watching(world: World) -> Iterator[None]:
         # Two tasks in turn can order the same version, where Temporal's clock was put back between them.
         entity = Entity(write.lifecycle, write.id, write.generation)
         world.ending.add(entity)
-        noted = world.told_at_end[entity, write.version]
+        noted = world.results_at_end[entity, write.version]
         for key, each in answers.items():
-            noted[key] += [Told(end, world.loop.time()) for end in each]
+            noted[key] += [PerformResult(end, world.loop.time()) for end in each]
 
     with watching(answered, ends, begins):
         yield

@@ -1,4 +1,4 @@
-"""The judge finds a doubt that a broken product forgets, and no other one."""
+"""The judge finds a doubt that a broken product loses, and no other one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STALE = Scenario(
 )
 """A worker is frozen before it records its attempt. Another one makes the attempt, which ends with a definite no."""
 WAITING = Scenario(seed=1, given=Program(steps=[["enter", "s1"], ["messages", 1]]), builds=(0,))
-TOLD = Scenario(
+UPDATED = Scenario(
     seed=1, given=Program(steps=[["save"], ["until", 30]]), events=(Event(5.0, "update"),), builds=(0,), renews=1
 )
 """The author's own update is acknowledged."""
@@ -84,12 +84,12 @@ def test_an_open_doubt_on_record_is_no_finding(scenario: Scenario) -> None:
 
 
 @pytest.mark.usefixtures("ends_whatever_is_on_record")
-def test_a_doubt_that_the_run_does_not_know_of_is_found() -> None:
+def test_a_doubt_of_which_the_run_has_no_record_is_found() -> None:
     assert shown(UNKNOWN) == ["doubt forgotten"]
 
 
 @pytest.mark.usefixtures("ends_whatever_is_on_record")
-def test_a_doubt_is_found_that_only_a_lost_task_told_the_author_of_before_it_could_write_the_end() -> None:
+def test_a_doubt_is_found_that_only_a_lost_task_returned_to_the_author_before_it_wrote_the_end() -> None:
     assert shown(ANSWERED_AND_LOST) == ["doubt forgotten"]
 
 
@@ -98,12 +98,12 @@ def test_a_doubt_that_a_run_was_handed_and_did_not_settle_is_found() -> None:
     assert shown(LEFT) == ["doubt forgotten"]
 
 
-@pytest.mark.parametrize("scenario", [STALE, WAITING, TOLD], ids=["stale", "waiting", "told"])
+@pytest.mark.parametrize("scenario", [STALE, WAITING, UPDATED], ids=["stale", "waiting", "updated"])
 def test_what_holds_shows_nothing(scenario: Scenario) -> None:
     assert shown(scenario) == []
 
 
-def test_an_attempt_that_begins_after_the_author_was_told_not_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_that_begins_after_the_result_not_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = MemoryStore._begin
 
     def begin(self: MemoryStore, write: Write, fence: Fence) -> Verdict:
@@ -112,7 +112,7 @@ def test_an_attempt_that_begins_after_the_author_was_told_not_done_is_found(monk
         return plain(self, write.model_copy(update={"version": newest}), fence)
 
     monkeypatch.setattr(MemoryStore, "_begin", begin)
-    assert shown(STALE) == ["told not done, and was"]
+    assert shown(STALE) == ["reported as not done, and was"]
 
 
 def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,5 +121,5 @@ def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(mo
 
 
 def test_an_acknowledged_update_that_no_snapshot_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Interpreter, "snapshot", lambda self: Kept(heard=self.heard))
-    assert shown(TOLD) == ["an update is not received once"]
+    monkeypatch.setattr(Interpreter, "snapshot", lambda self: Kept(received=self.received))
+    assert shown(UPDATED) == ["an update is not received once"]

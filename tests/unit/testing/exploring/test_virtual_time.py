@@ -44,7 +44,7 @@ def test_timers_ring_in_the_order_of_their_times_and_a_cancelled_one_does_not(vi
     assert virtual.time() == 3.0
 
 
-def test_a_timer_past_the_end_of_time_is_told(virtual: VirtualLoop) -> None:
+def test_a_timer_past_the_end_of_time_is_reported(virtual: VirtualLoop) -> None:
     virtual.call_later(61 * 86_400, print)
     with pytest.raises(NeverEnds):
         virtual.run_forever()
