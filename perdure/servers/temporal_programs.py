@@ -22,7 +22,7 @@ from perdure.servers.programs import by_first_way
 from perdure.servers.releases import download_programs
 from perdure.servers.temporal_binary import TemporalMissingError
 
-log = logging.getLogger("perdure.up")
+_log = logging.getLogger("perdure.up")
 
 VERSION = "1.32.0"
 """Newer ones need a newer Go than 1.26.8 where they are built."""
@@ -145,7 +145,7 @@ def _download(folder: Path) -> None:
     pinned = os.environ.get(CHECKSUM) or _PINNED.get(name, "")
     found = download_programs(address, (SERVER, SQL_TOOL), folder, sha256=pinned, what=what)
     if not pinned:
-        log.warning(
+        _log.warning(
             "%s was compared only with the checksum published beside it, because Perdure has none built in for it: "
             "compare %s with a source that you trust, and set %s to it on your other machines",
             *(name, found, CHECKSUM),
