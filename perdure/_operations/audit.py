@@ -8,6 +8,7 @@ from datetime import datetime
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
+from perdure.contracts.keys import Entity
 
 query = queries(__name__)
 
@@ -83,3 +84,8 @@ async def read_acts(connection: Connection, wanted: AuditSelection, limit: int, 
         return Stretch(acts[:limit], acts[limit - 1].seq, acts[limit - 1].at)
     more = bool(rows) and rows[0]["looked"] == STRETCH
     return Stretch(acts, rows[0]["upto"] if more else None, rows[0]["upto_at"] if rows else None)
+
+
+async def count_acts(connection: Connection, entity: Entity, by: str, since: datetime) -> int:
+    """How often somebody has acted on an entity since a time of the database's clock."""
+    return int(await connection.fetchval(query("count_acts"), entity.lifecycle, entity.id, by, since))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perdure.contracts.keys import Entity
-from perdure.errors import DatabaseUnavailable, PerdureError, TemporalUnavailable
+from perdure.errors import DatabaseUnavailable, NotOnRecord, PerdureError, TemporalUnavailable
 
 AT_ONCE = 16
 """Acts under way at the same time: one waits for a worker most of its time."""
@@ -45,7 +45,8 @@ class Tally:
     """How far it came.
 
     Attributes:
-        accepted, refused: how many; those that nobody answered count as refused.
+        accepted, refused: how many.
+        unknown: those that nobody answered: whether they were accepted is not known.
         last: whoever goes on begins after it; None = from the beginning.
         interrupted: it was told to stop.
         unanswered: why it gave up.
@@ -53,14 +54,15 @@ class Tally:
 
     accepted: int = 0
     refused: int = 0
+    unknown: int = 0
     last: Name | None = None
     interrupted: bool = False
     unanswered: PerdureError | None = None
 
     @property
     def dealt_with(self) -> int:
-        """Accepted or refused."""
-        return self.accepted + self.refused
+        """Accepted, refused or without an answer."""
+        return self.accepted + self.refused + self.unknown
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class Bulk:
         act: what is done; a `PerdureError` of it is a refusal.
         rate: how many are begun in a second at most; 0 = no limit.
         stop: once it is set, those under way are the last.
-        refused: told of each refusal.
+        refused: told of each refusal, and of each that nobody answered or that is not on record.
         progress: told after each.
     """
 
@@ -110,21 +112,28 @@ class Bulk:
         tally = self._tally
         try:
             await self.act(name.entity)
+        except (DatabaseUnavailable, TemporalUnavailable) as error:
+            tally.unknown += 1
+            self.refused(error)
+            self._in_a_row.append(before)
+            if len(self._in_a_row) >= UNANSWERED:
+                tally.unanswered = error
+                return
+        except NotOnRecord as error:
+            tally.accepted += 1
+            self.refused(error)
         except PerdureError as error:
             tally.refused += 1
             self.refused(error)
-            if isinstance(error, (DatabaseUnavailable, TemporalUnavailable)):
-                self._in_a_row.append(before)
-                if len(self._in_a_row) >= UNANSWERED:
-                    tally.unanswered = error
-                    return
-            elif tally.unanswered is None:
-                self._in_a_row.clear()
+            self._answered()
         else:
             tally.accepted += 1
-            if tally.unanswered is None:
-                self._in_a_row.clear()
+            self._answered()
         self.progress(tally)
+
+    def _answered(self) -> None:
+        if self._tally.unanswered is None:
+            self._in_a_row.clear()
 
     async def _pause(self, until: float) -> None:
         """Wait for its turn, or to be told to stop."""

@@ -161,7 +161,10 @@ def _stop_on_interrupt(stop: asyncio.Event) -> None:
 
 
 def _report(tally: Tally, verb: Verb, count: int) -> int:
-    print_line(f"{tally.accepted:,} {verb.done}" + (f", {tally.refused:,} refused" if tally.refused else ""))
+    others = ((tally.refused, "refused"), (tally.unknown, "without an answer"))
+    print_line(
+        ", ".join([f"{tally.accepted:,} {verb.done}", *(f"{count:,} {what}" for count, what in others if count)])
+    )
     go_on = "run it again" + (f", with {shlex.join(['--resume-after', str(tally.last)])}" if tally.last else "")
     if tally.unanswered:
         complain(f"stopped after {tally.dealt_with:,} of {count:,}, since the servers do not answer: {go_on}")
@@ -169,4 +172,4 @@ def _report(tally: Tally, verb: Verb, count: int) -> int:
     if tally.interrupted:
         complain(f"interrupted after {tally.dealt_with:,} of {count:,}: {go_on}")
         return 130
-    return 1 if tally.refused else 0
+    return 1 if tally.refused or tally.unknown else 0

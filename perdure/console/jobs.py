@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from perdure._operations.acts import Acts
 from perdure._operations.bulk import Bulk, Name, Tally
 from perdure._text.privacy import describe
 from perdure._text.shown import one_line
+from perdure.console.chosen import Reading
 from perdure.console.folder import Folder
+from perdure.console.lasting import Lasting
 from perdure.console.roles import Person, Role
 from perdure.console.verbs import Fields, Verb
 from perdure.contracts.keys import Entity
@@ -27,6 +28,8 @@ MOST, MOST_OF_ALL = 3, 30
 """Jobs under way of one person, and of all."""
 KEPT = 200
 """Jobs that are remembered; what they did is on record in any case."""
+Names = Callable[[Reading], AsyncIterator[Name]]
+"""The entities of a job, read page by page; nothing is held open meanwhile."""
 REFUSALS = 100
 """Refusals of one job that are shown, the newest ones."""
 
@@ -59,16 +62,23 @@ class Job:
     ended: datetime | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     revoked: Callable[[], bool] = lambda: False
+    lasting: Lasting | None = None
 
-    async def run(self, acts: Acts, names: AsyncIterator[Name], keys: dict[Name, list[str]], fields: Fields) -> None:
-        """Do it, until all are dealt with, it is stopped, or its person is revoked."""
+    async def run(self, lasting: Lasting, names: Names, keys: dict[Name, list[str]], fields: Fields) -> None:
+        """Do it, until all are dealt with, it is stopped, or its person is revoked; while the database is away, it
+        waits."""
+        self.lasting = lasting
 
         async def act(entity: Entity) -> str:
-            if self.revoked():
-                self.stop.set()
-                raise Forbidden(f"{entity}: {self.by} was revoked")
             chosen: Sequence[str] = keys.get(Name(entity.lifecycle, entity.id), [])
-            return await self.verb.act(acts, entity, chosen, fields)
+
+            async def do() -> str:
+                if self.revoked():
+                    self.stop.set()
+                    raise Forbidden(f"{entity}: {self.by} was revoked")
+                return await self.verb.act(lasting.acts, entity, chosen, fields)
+
+            return await lasting.act(do, entity, len(chosen) or 1, since)
 
         def refused(error: PerdureError) -> None:
             self.refusals.append(one_line(error)[:500])
@@ -77,7 +87,8 @@ class Job:
             self.tally = tally
 
         try:
-            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(names)
+            since = await lasting.begin()
+            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(names(lasting.reading))
             self.problem = str(self.tally.unanswered) if self.tally.unanswered else None
         except PerdureError as error:
             self.problem = str(error)
@@ -100,8 +111,8 @@ class Jobs:
     def begin(
         self,
         job: Job,
-        acts: Acts,
-        names: AsyncIterator[Name],
+        lasting: Lasting,
+        names: Names,
         keys: dict[Name, list[str]],
         fields: Fields,
         ended: Callable[[], None],
@@ -120,7 +131,7 @@ class Jobs:
         self._jobs[job.id] = job
         for old in [each.id for each in self._jobs.values() if each.ended][: max(len(self._jobs) - KEPT, 0)]:
             del self._jobs[old]
-        task = asyncio.create_task(job.run(acts, names, keys, fields))
+        task = asyncio.create_task(job.run(lasting, names, keys, fields))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: ended())

@@ -8,8 +8,10 @@ from starlette.responses import Response
 
 from perdure._operations.acts import Acts
 from perdure._operations.bulk import Name
+from perdure.console.chosen import Reading
 from perdure.console.guarding import log
-from perdure.console.jobs import Job, new_id
+from perdure.console.jobs import Job, Names, new_id
+from perdure.console.lasting import Lasting
 from perdure.console.page import View
 from perdure.console.verbs import Verb
 from perdure.contracts.keys import Entity
@@ -61,24 +63,32 @@ async def act_on_many(
         total: how many the preview counted.
         rest: address of the page that shows those that are left.
     """
-    acts = await (await view.session(view.form.get("note", ""), many=True)).acts(asks_temporal=verb.asks_temporal)
 
-    async def names() -> AsyncIterator[Name]:
+    async def names(reading: Reading) -> AsyncIterator[Name]:
         async for each in entities:
             yield Name(each.lifecycle, each.id)
 
-    return begin(view, Job(new_id(), view.person.name, verb, words, total, RATE, rest), acts, names(), {})
+    job = Job(new_id(), view.person.name, verb, words, total, RATE, rest)
+    return await begin(view, job, names, {}, asks_temporal=verb.asks_temporal)
 
 
-def begin(
-    view: View, job: Job, acts: Acts, names: AsyncIterator[Name], keys: dict[Name, list[str]], act: str | None = None
+async def begin(
+    view: View,
+    job: Job,
+    names: Names,
+    keys: dict[Name, list[str]],
+    *,
+    asks_temporal: bool,
+    act: str | None = None,
 ) -> Response:
-    """Begin a job; the answer leads to its page.
+    """Begin a job, with the note of the form; the answer leads to its page.
 
     Args:
         keys: the effects that are meant of each entity; `names` may add those of an entity before it yields it.
         act: its name in the log; None = that of the verb.
     """
-    view.console.jobs.begin(job, acts, names, keys, view.form, view.sources.outdate)
+    session = await view.session(view.form.get("note", ""), many=True)
+    lasting = Lasting(await session.acts(asks_temporal=asks_temporal), session.reading, job.stop)
+    view.console.jobs.begin(job, lasting, names, keys, view.form, view.sources.outdate)
     log_event(log, "acts on many", verb=act or job.verb.name, whom=job.words, total=job.total, by=job.by)
     return view.redirect(f"/jobs/{job.id}")

@@ -87,12 +87,11 @@ async def act(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
         meant, receipts = await _listed(view, given)
         words = f"{total:,} of those with {words}"
     _check_receipts(view.form, receipts)
-    session = await view.session(view.form.get("note", ""), many=True)
-    acts = await session.acts(asks_temporal=verb.asks_temporal and "ended" not in given)
     done = replace(verb, act=resolving(receipts)) if receipts else verb
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, done, words, total, _rate(view.form), _rest(view, verb, given))
-    return begin(view, job, acts, meant.names(session.reading, keys), keys)
+    asks_temporal = verb.asks_temporal and "ended" not in given
+    return await begin(view, job, lambda reading: meant.names(reading, keys), keys, asks_temporal=asks_temporal)
 
 
 async def _listed(view: View, given: Mapping[str, str]) -> tuple[Chosen, dict[str, Any]]:

@@ -17,7 +17,6 @@ from perdure._operations.rejected import (
     retry_rejected,
     select_rejected,
 )
-from perdure._operations.session import Session
 from perdure.console.chosen import Reading
 from perdure.console.jobs import Job, new_id
 from perdure.console.many import RATE, begin, carry_out
@@ -112,13 +111,11 @@ async def act(view: View) -> Response:
     """Do it."""
     verb, given = _verb(view), _given(view.form)
     check_note(view.form, "why" if verb.needs_note else None)
-    session = await view.session(view.form.get("note", ""), many="seq" not in given)
-    if "seq" in given:
-        return await _act_on_one(view, verb, await session.acts(asks_temporal=False), given)
-    return await _act_on_many(view, verb, session, given)
+    return await (_act_on_one if "seq" in given else _act_on_many)(view, verb, given)
 
 
-async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, str]) -> Response:
+async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
+    session = await view.session(view.form.get("note", ""))
     async with view.reading() as connection:
         found = await select_rejected(connection, _wanted(given, view, Role.LOOK), 1)
     if not found:
@@ -126,11 +123,12 @@ async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, st
     row: Rejected = found[0]
     view.require(Role.SETTLE, row.lifecycle, row.tenant)
     entity = Entity(row.lifecycle, row.id)
+    acts = await session.acts(asks_temporal=False)
     answer = await carry_out(view, verb, acts, entity, [str(row.seq)], f"rejected {verb.name}")
     return view.redirect("/rejected", notice=view.signed_notice(f"{entity}: {answer}"))
 
 
-async def _act_on_many(view: View, verb: Verb, session: Session, given: Mapping[str, str]) -> Response:
+async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     if not view.person.may_somewhere(Role.BULK):
         view.require_everywhere(Role.BULK)
     if not given:
@@ -140,9 +138,12 @@ async def _act_on_many(view: View, verb: Verb, session: Session, given: Mapping[
     async with view.reading() as connection:
         _, entities = await count_rejected(connection, wanted)
     keys: dict[Name, list[str]] = {}
-    acts = await session.acts(asks_temporal=False)
     job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
-    return begin(view, job, acts, _names(session.reading, wanted, keys), keys, f"rejected {verb.name}")
+
+    def names(reading: Reading) -> AsyncIterator[Name]:
+        return _names(reading, wanted, keys)
+
+    return await begin(view, job, names, keys, asks_temporal=False, act=f"rejected {verb.name}")
 
 
 async def _names(reading: Reading, wanted: RejectedSelection, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:

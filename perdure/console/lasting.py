@@ -1,0 +1,101 @@
+"""An act on many outlasts an absence of the database: what had no answer is done then, unless the record has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure._operations.acts import Acts
+from perdure._operations.audit import count_acts
+from perdure._store.postgres import answering
+from perdure._store.schema import Connection
+from perdure.console.chosen import Reading
+from perdure.contracts.keys import Entity
+from perdure.errors import DatabaseUnavailable, PerdureError, TemporalUnavailable
+
+EVERY = 0.5
+"""Seconds between two looks whether the database answers again."""
+TRIES = 3
+"""Of an act that has no answer although the database answers, as where another transaction holds the entity."""
+
+
+@dataclass
+class Lasting:
+    """The acts of one job.
+
+    Attributes:
+        stop: once it is set, nothing is waited for.
+        away: why it waits; None = the database answers.
+    """
+
+    acts: Acts
+    reads: Reading
+    stop: asyncio.Event
+    away: str | None = None
+
+    async def begin(self) -> datetime:
+        """The time, by the database's clock."""
+        async with self.reading() as connection:
+            now: datetime = await connection.fetchval("select clock_timestamp()")
+            return now
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """A transaction that only reads, once the database answers."""
+        await self._back(DatabaseUnavailable("PostgreSQL did not answer"))
+        async with self.reads() as connection:
+            yield connection
+
+    async def act(self, do: Callable[[], Awaitable[str]], entity: Entity, rows: int, since: datetime) -> str:
+        """Do it for one entity, once.
+
+        Args:
+            rows: that it puts on record.
+            since: when the job began.
+
+        Raises:
+            PerdureError: it was refused.
+            DatabaseUnavailable, TemporalUnavailable: no answer; whether it was accepted is not known.
+        """
+        unanswered: PerdureError | None = None
+        for _ in range(TRIES):
+            try:
+                if unanswered is not None and await self._is_on_record(entity, rows, since):
+                    return "on record"
+                return await do()
+            except (DatabaseUnavailable, TemporalUnavailable) as error:
+                if isinstance(error, TemporalUnavailable) and unanswered is None and await self._answers():
+                    raise
+                unanswered = error
+                await self._back(error)
+            except PerdureError:
+                if unanswered is not None and await self._is_on_record(entity, rows, since):
+                    return "on record"  # it came to be accepted after all, before it was tried again
+                raise
+        assert unanswered is not None
+        raise unanswered
+
+    async def _is_on_record(self, entity: Entity, rows: int, since: datetime) -> bool:
+        async with self.reads() as connection:
+            return await count_acts(connection, entity, self.acts.asked.by, since) >= rows
+
+    async def _back(self, error: PerdureError) -> None:
+        while not await self._answers():
+            self.away = str(error)
+            if self.stop.is_set():
+                raise error
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), EVERY)
+        self.away = None
+
+    async def _answers(self) -> bool:
+        try:
+            with answering():
+                async with self.acts.pool.acquire() as connection:
+                    await connection.fetchval("select 1")
+        except DatabaseUnavailable:
+            return False
+        return True
