@@ -6,8 +6,9 @@ import asyncio
 
 from temporalio.client import Client
 
+from perdure._services.credentials import Renewal
 from perdure._worker.plugin import PerdurePlugin
-from perdure._worker.worker import connect
+from perdure._worker.worker import connect_renewed
 from perdure.app import App
 from perdure.errors import TemporalUnavailable
 from perdure.settings import Settings
@@ -18,8 +19,15 @@ PATIENCE = 5.0
 
 async def temporal_client(config: Settings, app: App | None = None) -> Client | TemporalUnavailable:
     """A client of the server that TEMPORAL_* names; or why there is none."""
+    found = await renewed_client(config, app)
+    return found if isinstance(found, TemporalUnavailable) else found[0]
+
+
+async def renewed_client(config: Settings, app: App | None = None) -> tuple[Client, Renewal] | TemporalUnavailable:
+    """The same for a process that goes on: the service connects the client anew when its certificates change, once it
+    is started."""
     try:
-        return await asyncio.wait_for(connect(PerdurePlugin(app or App([], []), config)), PATIENCE)
+        return await asyncio.wait_for(connect_renewed(PerdurePlugin(app or App([], []), config)), PATIENCE)
     except TemporalUnavailable as error:
         return error
     except TimeoutError:

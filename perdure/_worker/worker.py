@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymentConfig
 
@@ -79,7 +78,7 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
             address.
         InvalidSetting: a file or a profile cannot be used.
     """
-    return (await _connected(plugin, identity, runtime))[0]
+    return (await connect_renewed(plugin, identity=identity, runtime=runtime))[0]
 
 
 @asynccontextmanager
@@ -88,12 +87,11 @@ async def staying_connected(
 ) -> AsyncIterator[Client | None]:
     """A client as from `connect`, which is connected anew when its certificates or its API key change; None if the
     process is stopped before."""
-    connecting = asyncio.create_task(_connected(plugin, new_identity(), runtime))
+    connecting = asyncio.create_task(connect_renewed(plugin, identity=new_identity(), runtime=runtime))
     if not await before(stop, connecting):
         yield None
         return
-    client, made_with = await connecting
-    renewal = Renewal(client, made_with)
+    client, renewal = await connecting
     health.watch(renewal.pulses)
     await renewal.start()
     try:
@@ -102,9 +100,11 @@ async def staying_connected(
         await renewal.stop()
 
 
-async def _connected(
-    plugin: PerdurePlugin, identity: str | None, runtime: Runtime | None
-) -> tuple[Client, ClientConnectConfig]:
+async def connect_renewed(
+    plugin: PerdurePlugin, *, identity: str | None = None, runtime: Runtime | None = None
+) -> tuple[Client, Renewal]:
+    """A client as from `connect`, and the service that connects it anew when its certificates or its API key change.
+    The service is not started."""
     made_with = profile()
     address = made_with.setdefault("target_host", "localhost:7233")
     try:
@@ -116,7 +116,7 @@ async def _connected(
         if isinstance(error, PerdureError):
             raise
         raise TemporalUnavailable(why_not(address, error)) from error
-    return client, made_with
+    return client, Renewal(client, made_with)
 
 
 async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from temporalio.client import Client
 
-from perdure._operations.connecting import temporal_client
+from perdure._operations.connecting import renewed_client
 from perdure._operations.session import Session
+from perdure._services.credentials import Renewal
 from perdure._store import schema
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
@@ -75,6 +76,7 @@ class Sources:
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _temporal: Client | TemporalUnavailable | None = None
     _connecting: asyncio.Task[Client | TemporalUnavailable] | None = None
+    _renewal: Renewal | None = None
     _asked_at: float = float("-inf")
     _kept: dict[object, _Kept] = field(default_factory=dict)
     _outdated: list[_Kept] = field(default_factory=list)
@@ -132,11 +134,19 @@ class Sources:
         now = time.monotonic()
         if self._connecting is None and now - self._asked_at > _AGAIN:
             self._asked_at = now
-            self._connecting = asyncio.create_task(temporal_client(self.config, self.app))
+            self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._connected)
         if self._connecting is not None:
             await asyncio.wait({self._connecting}, timeout=_CONNECTING)
         return self._temporal or TemporalUnavailable("Temporal has not answered yet")
+
+    async def _connect(self) -> Client | TemporalUnavailable:
+        found = await renewed_client(self.config, self.app)
+        if isinstance(found, TemporalUnavailable):
+            return found
+        client, self._renewal = found
+        await self._renewal.start()
+        return client
 
     def _connected(self, done: asyncio.Task[Client | TemporalUnavailable]) -> None:
         self._connecting = None
@@ -194,6 +204,8 @@ class Sources:
                 task.cancel()
                 with suppress(asyncio.CancelledError, PerdureError):
                     await task
+        if self._renewal is not None:
+            await self._renewal.stop()
         databases, self._databases = self._databases, {}
         for database in databases.values():
             await database.close()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from perdure._services.credentials import Renewal, profile
 from perdure._store.postgres import Database
+from perdure.console.sources import Sources
 from perdure.errors import UnusableFile
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -26,6 +29,20 @@ from tests.world import WorkerProcess, World
 def files(tmp_path: Path) -> Files:
     """A client's."""
     return Files(tmp_path / "client")
+
+
+async def connected(console: Sources) -> Client | None:
+    """The client of its pages, when there is one."""
+    found = await console.temporal()
+    return found if isinstance(found, Client) else None
+
+
+async def answers(client: Client) -> bool:
+    """Whether Temporal does."""
+    try:
+        return await client.service_client.check_health(timeout=timedelta(seconds=5))
+    except (RPCError, RuntimeError):
+        return False
 
 
 async def done(world: World, entity_id: str) -> None:
@@ -55,8 +72,8 @@ async def test_certificates_of_postgresql_are_replaced_while_a_worker_runs(
         assert await worker.stop() == 0
 
 
-async def test_certificates_of_temporal_are_replaced_while_a_worker_runs(
-    world: World, temporal: TemporalServer, files: Files, tmp_path: Path
+async def test_certificates_of_temporal_are_replaced_while_a_worker_a_relay_and_a_console_run(
+    world: World, temporal: TemporalServer, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Authority("first"), Authority("second")
     before, after = first.issue("worker"), second.issue("worker")
@@ -67,6 +84,10 @@ async def test_certificates_of_temporal_are_replaced_while_a_worker_runs(
         worker = await world.spawn(PERDURE_RELAY="false", **tls)
         log = tmp_path / "relay.log"
         relay = Forked(["services", "tests.apps.bodies:app", "relay"], {**world.environment(), **tls}, log)
+        for name, value in tls.items():
+            monkeypatch.setenv(name, value)
+        console = Sources(world.config, None)
+        client = await world.until(lambda: connected(console), "the console is connected")
         await done(world, "a")
         assert set(proxy.serials) == {before.serial}
 
@@ -79,6 +100,8 @@ async def test_certificates_of_temporal_are_replaced_while_a_worker_runs(
         await done(world, "c")
         await world.until(lambda: "connected to Temporal anew" in worker.text(), "the worker says so")
         await world.until(lambda: "connected to Temporal anew" in log.read_text(), "the relay says so")
+        await world.until(lambda: answers(client), "the console has an answer")
+        await console.close()
         assert set(proxy.serials) == {after.serial}
         assert await worker.stop() == 0
         relay.send_signal(signal.SIGTERM)
