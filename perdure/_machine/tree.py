@@ -18,6 +18,7 @@ from perdure._machine.hanging import Hanging
 from perdure._machine.lines import Lines
 from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
+from perdure._machine.replaced_files import restart_when_replaced
 from perdure._services.health import EventLoop, Health
 from perdure._worker.child import Child
 from perdure._worker.notifying import OF_SUPERVISOR, READY, SOCKET, STOPPING, WATCHDOG, notify, watchdog_interval
@@ -139,6 +140,8 @@ class Tree:
             await databases.check_connection(made[-1])
 
         self._watch(Hanging(child, self._address, machine.namespace, temporal.check_parts, postgres_answers))
+        if files := made[-1].tls_files:
+            self._keeping.append(asyncio.create_task(restart_when_replaced(child, files, postgres_answers)))
         return child
 
     def _watch(self, hanging: Hanging) -> None:

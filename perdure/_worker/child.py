@@ -94,6 +94,12 @@ class Child:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
+    def terminate(self) -> None:
+        """End the process by SIGTERM; `keep` then starts it again."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+
     async def keep(self) -> None:
         """Run the process, and start it again after each end, until this is cancelled."""
         pause = 1.0

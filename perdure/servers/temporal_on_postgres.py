@@ -51,6 +51,11 @@ class ServerDatabase:
     password: str = field(default="", repr=False)
     tls: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def tls_files(self) -> list[Path]:
+        """The files that `tls` names."""
+        return [Path(self.tls[name]) for name in ("SQL_CA", "SQL_CERT", "SQL_CERT_KEY") if name in self.tls]
+
 
 def server_command(programs: Programs) -> list[str]:
     """The command line of the server."""
