@@ -18,6 +18,8 @@ DAYS ?=
 SEED ?=
 MINUTES ?=
 RELEASE ?=
+VALUES ?=
+DEFINITIONS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -111,6 +113,9 @@ chaos-reminders: $(STAMP) ## thousands of patients due within a minute while wor
 manifests: $(STAMP) ## the plain Kubernetes manifests of infra/chart (VALUES=values.yaml)
 	@$(BIN)/python -m infra.helm $(VALUES)
 
+manifests-check: $(STAMP) ## what Kubernetes' own API server says of the chart, without a cluster (VALUES="values.yaml ...")
+	@$(BIN)/python -m infra.kubernetes $(or $(VALUES),$(wildcard tests/infra/chart/values/*.yaml)) $(DEFINITIONS)
+
 bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples and DBOS, in 12 minutes (BENCH="--minutes 5")
 	@$(MAKE) $(PEERS_VENV)/.stamp || echo "without DBOS, whose environment could not be made" >&2
 	@$(BIN)/python -m bench.cost $(BENCH)
@@ -194,4 +199,4 @@ $(PEERS_VENV)/.stamp: infra/locks/peers.lock
 	@$(PEERS_VENV)/bin/python -m pip install --quiet --require-hashes -r infra/locks/peers.lock
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench bench-peers bench-up bench-days histories lock sbom release-check clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders manifests-check bench bench-peers bench-up bench-days histories lock sbom release-check clean setup

@@ -1,0 +1,1 @@
+"""Kubernetes' own API server, without nodes: it judges manifests as that of a cluster does."""
