@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.runtime import Runtime
 
+from infra.certificates import Certificate, self_signed
 from infra.quiet import quiet_runtime
 from perdure._store import schema
 from perdure.servers.memory import memory
@@ -26,7 +27,6 @@ from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from perdure.telemetry import traces
 from tests.app_tables import APP_TABLES
-from tests.certificates import Certificate, self_signed
 from tests.mail_secret import MAIL_SECRET
 from tests.nested import TEMPORARY
 from tests.world import World

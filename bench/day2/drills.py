@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.day2.certificates import Certificates
 from bench.day2.operator import Operator
 from bench.failover.rig import DATABASE
 from bench.polling import eventually
@@ -226,6 +227,7 @@ def _fill(big: Path) -> None:
 
 def drills() -> list[Drill]:
     """All, in the order of the table."""
+    certificates = Certificates()
     return [
         Drill("rolling-restart", "three workers are replaced, one after the other", three_workers, roll),
         Drill("upgrade", "the release before is replaced by this one", old_workers, upgrade),
@@ -243,5 +245,11 @@ def drills() -> list[Drill]:
         ),
         Drill("restore", "both databases are lost; a dump that is 3 s old is restored", two_workers, restore),
         Drill("disk-full", "PostgreSQL's disk is full for 15 s", two_workers, fill_disk, small_disk=True),
+        Drill(
+            "certificates",
+            "authorities, certificates and keys of PostgreSQL and Temporal are replaced, one after the other",
+            certificates.secured_processes,
+            certificates.replace,
+        ),
         Drill("keeper", "the keeper is terminated by hand", two_workers, terminate_keeper),
     ]

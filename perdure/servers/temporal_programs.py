@@ -56,7 +56,7 @@ class Programs:
 def obtain_programs() -> Programs:
     """Find them in the folder that `PERDURE_TEMPORAL_BIN` names, on PATH or in the cache; else download or build them.
 
-    A build takes 6 minutes on two cores, once for a machine.
+    A build takes some 400 s of CPU, once for a machine.
 
     Raises:
         TemporalMissingError: with what was tried, and why each of it failed.
@@ -154,7 +154,7 @@ def _download(folder: Path) -> None:
 
 def _build(folder: Path) -> None:
     for name, package in _PACKAGES.items():
-        what = f"building {name} {VERSION} with Go (once, about 6 minutes)"
+        what = f"building {name} {VERSION} with Go (once, 4 minutes or more)"
         go_install(f"{_MODULE}/{package}@v{VERSION}", folder, what)
         (folder / package.rpartition("/")[2]).rename(folder / name)
 

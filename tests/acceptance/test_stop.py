@@ -16,6 +16,7 @@ from collections.abc import Callable
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
+from infra.certificates import self_signed
 from perdure.contracts import EffectStatus
 from tests.acceptance.bookings import (
     LOOKUPS,
@@ -27,7 +28,6 @@ from tests.acceptance.bookings import (
     sends,
     settle_parked,
 )
-from tests.certificates import self_signed
 from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 

@@ -11,6 +11,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from infra.certificates import Authority, server_context
+from infra.secured import Files, behind_tls
 from perdure._services.credentials import Renewal, profile
 from perdure._store.postgres import Database
 from perdure.console.sources import Sources
@@ -19,9 +21,7 @@ from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.bookings import LookupBooking
 from tests.apps.contracts import Booking
-from tests.certificates import Authority, server_context
 from tests.forked import Forked
-from tests.security.secured import Files, behind_tls
 from tests.world import WorkerProcess, World
 
 

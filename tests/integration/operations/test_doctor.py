@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from infra.certificates import Authority, certificate, server_context
 from infra.pgbouncer import PgBouncer
+from infra.secured import Files, behind_tls
 from perdure._operations.doctor import clocks
 from perdure._operations.doctor.checks import CHECKS
 from perdure._store.connecting import weaknesses
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from tests.apps.bodies import app
-from tests.certificates import Authority, certificate, server_context
 from tests.command import APP, perdure
-from tests.security.secured import Files, behind_tls
 from tests.world import World
 
 MAIL = "workers.comments.app:app"

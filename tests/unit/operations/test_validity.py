@@ -9,8 +9,8 @@ from pathlib import Path
 import certifi
 import pytest
 
+from infra.certificates import certificate
 from perdure._operations.doctor.validity import end_of, ends_of
-from tests.certificates import certificate
 
 
 @pytest.mark.parametrize("year", [1970, 2026, 2049, 2050, 2099])

@@ -9,11 +9,11 @@ import pytest
 from activities.mail.settings import mail_settings
 from activities.mail.smtp import send_mail
 from activities.mail.smtp_outcomes import OURS_PAUSE
+from infra.certificates import Certificate
 from infra.mail.server import count_by_message_id
 from perdure import NotDone
 from perdure.errors import InvalidSetting
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, settings
-from tests.certificates import Certificate
 
 LOGIN: dict[str, object] = {"username": "app", "password": "secret"}
 

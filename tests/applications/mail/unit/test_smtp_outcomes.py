@@ -11,11 +11,11 @@ import pytest
 from activities.mail.contracts.mail import Mail
 from activities.mail.smtp import send_mail
 from activities.mail.smtp_outcomes import OURS_PAUSE, TABLE, End, Stage, Verdict, masked, queue_id_in
+from infra.certificates import Certificate
 from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.servers.ports import free_port
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, settings
-from tests.certificates import Certificate
 from tests.deadline import until
 
 CLOSE, SILENCE = Fault(close=True), Fault()

@@ -13,10 +13,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from activities.http.exchange import Broken, Exchange, HttpRequest
 from activities.http.names import Names
 from activities.web_jobs.settings import web_settings
+from infra.certificates import Certificate
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.servers.ports import free_port
 from tests.applications.web_jobs.fixtures import LOCAL, Answers, attempt, call, job_type, settings
-from tests.certificates import Certificate
 from tests.deadline import DEADLINE, in_time
 from tests.raw_page import Behaviour, RawPage, says, says_for_ever, silent
 

@@ -1,6 +1,6 @@
 """PostgreSQL and Temporal as servers that let in nobody without TLS and a client certificate.
 
-A proxy ends TLS before them: the PostgreSQL of the tests is built without it, and Temporal's dev server has none.
+A proxy ends TLS before them: the PostgreSQL that runs here is built without it, and Temporal's dev server has none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from tests.certificates import Authority, Issued
+from infra.certificates import Authority, Issued
 
 SSL_REQUEST = (8).to_bytes(4) + (80877103).to_bytes(4)
 """PostgreSQL's protocol, 54.2.10: what comes before TLS begins."""

@@ -1,4 +1,4 @@
-"""Certificates for servers and clients on this machine: self-signed, or from an authority that a test makes."""
+"""Certificates for servers and clients on this machine: self-signed, or from an authority that is made for them."""
 
 from __future__ import annotations
 
@@ -97,11 +97,12 @@ def certificate(end: datetime, name: str = "a") -> bytes:
     return built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def server_context(issued: Issued, clients: Authority, folder: Path) -> ssl.SSLContext:
-    """For a server of HTTP/2 that shows `issued` and asks for a client certificate of `clients`."""
+def server_context(issued: Issued, clients: Authority, folder: Path, *more: Authority) -> ssl.SSLContext:
+    """For a server of HTTP/2 that shows `issued` and asks for a client certificate of `clients` or one of `more`."""
     cert, key = folder / f"{issued.serial:x}.pem", folder / f"{issued.serial:x}.key"
     issued.write(cert, key)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=clients.cert.decode())
+    trusted = b"".join(each.cert for each in (clients, *more)).decode()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=trusted)
     context.load_cert_chain(cert, key)
     context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols(["h2"])
