@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import Browser, Locator, Page
+from playwright.async_api import Browser, Locator, Page, ViewportSize
 
 from infra.needs import is_needed
 from perdure.servers.ports import free_port
@@ -23,7 +23,7 @@ from tests.world import World
 
 pytestmark = pytest.mark.world(app)
 
-SCREEN = {"width": 1280, "height": 760}
+SCREEN = ViewportSize(width=1280, height=760)
 SAVED_QUERY = 'PerdureAttention IS NOT NULL AND ExecutionStatus = "Running"'
 READABLE = 4.5
 MUST_BE_READ = ("A person is needed.", "Find out at the other side whether", '"outcome": "not_done"', "perdure resolve")
