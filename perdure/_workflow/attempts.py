@@ -56,6 +56,8 @@ class Attempts(Generic[In, Out]):
         self._then = then
         self._expires_at = expires_at
         self.ordered_at: datetime | None = None
+        self.begun: bool = False
+        """Whether an attempt has begun in this run."""
         self._within: float | None = None
         """Limit for the begin of the last attempt, in seconds after the first attempt in doubt; None = no limit."""
         self._shown: str | None = None
@@ -162,6 +164,7 @@ class Attempts(Generic[In, Out]):
     def acted(self) -> None:
         """The effect has brought the run further than the previous run, unless it only repeats an effect of that
         run."""
+        self.begun = True
         if not self._record.is_behind:
             self._recorder.acted()
 

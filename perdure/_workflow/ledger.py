@@ -83,6 +83,7 @@ class Ledger:
         performed_before: slots of the effects whose performance ended in an earlier run, and that this run may
             repeat; None = not known.
         refused: slots of the effects that were refused. Their next performance has a new key.
+        ended_earlier: keys of the effects in `ended` that ended in an earlier run, and that this run has not performed.
     """
 
     def __init__(self, effects: Sequence[Effect[Any, Any]], carried: Carried) -> None:
@@ -90,6 +91,7 @@ class Ledger:
         self._former = {former: each.name for each in effects for former in each.aliases}
         self.again = {self._slot(slot): times for slot, times in carried.again.items()}
         self.ended = {key: how.model_copy(update={"slot": self._slot(how.slot)}) for key, how in carried.ended.items()}
+        self.ended_earlier = set(self.ended)
         self.ended_since_retry = None if carried.retried is None else dict.fromkeys(carried.retried)
         self.unsettled = dict(carried.unsettled)
         self.terms = dict(carried.terms)
@@ -115,6 +117,7 @@ class Ledger:
         """How the effect ended in an earlier run without being done, so that it ends in the same way again; else
         None."""
         how = self.ended.get(performance.key)
+        self.ended_earlier.discard(performance.key)
         if how is not None:
             self._performed.append(performance.slot)
             if how.kind == WasRefused.__name__:
@@ -125,6 +128,7 @@ class Ledger:
         """Note that a performance begins."""
         key = performance.key
         self.ended.pop(key, None)
+        self.ended_earlier.discard(key)
         self.performances[key] = performance
         self.unsettled.pop(key, None)  # not sooner, so that its doubt is always in one of the two
 

@@ -17,6 +17,7 @@ from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import OwnTerms
 from perdure._wire.writes import EffectView, FenceOp, storable
+from perdure._workflow.arriving import has_arrived
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
@@ -41,6 +42,9 @@ from perdure.telemetry import metrics, names, traces
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+
+ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
 
 
 class Performance(Generic[In, Out]):
@@ -142,6 +146,11 @@ class Performance(Generic[In, Out]):
         """Time at which the last attempt was ordered as an activity."""
         return self._attempts.ordered_at
 
+    @property
+    def begun(self) -> bool:
+        """Whether an attempt has begun in this run."""
+        return self._attempts.begun
+
     def status(self) -> EffectProgress:
         """The progress of the effect, for the query `status`."""
         view = self.known.effect
@@ -185,7 +194,7 @@ class Performance(Generic[In, Out]):
         effects = self._run.effects
         if self.key in effects.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
-        if self._run.catching_up and (ended := effects.repeat_end(self)):
+        if (self._run.catching_up or self._comes_back()) and (ended := effects.repeat_end(self)):
             return same_again(ended)
         effects.begin(self)
         about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}
@@ -199,6 +208,12 @@ class Performance(Generic[In, Out]):
             raise
         finally:
             effects.over(self)
+
+    def _comes_back(self) -> bool:
+        """Whether an earlier run has performed the effect to its end, and this branch of `run` comes to it for the
+        first time. Other branches may have arrived, and the state may be the one on record."""
+        comes_back = not has_arrived() and self.key in self._run.effects.ended_earlier
+        return comes_back and workflow.patched(ENDS_ARE_REPEATED)
 
     async def _until_settled(self) -> Done[Out] | NotPerformed:
         record = self.record

@@ -27,13 +27,15 @@ class Transitions:
         self._waiter = waiter
         self._settle_doubts = settle_doubts
 
-    async def enter(self, state: str, why: str | None = None) -> None:
-        """Move the mirror to `state`; see `Lifecycle.enter`."""
+    async def enter(self, state: str, why: str | None = None) -> bool:
+        """Move the mirror to `state`; see `Lifecycle.enter`. Returns whether it was moved."""
         _ = self._run.declared[state]
-        if not self._passed(state):
-            await self._until_alone(state)
-            self._run.check_move(self._run.state, state)
-            await self.move(state, why)
+        if self._passed(state):
+            return False
+        await self._until_alone(state)
+        self._run.check_move(self._run.state, state)
+        await self.move(state, why)
+        return True
 
     async def follow(self, state: str) -> None:
         """Enter the state `then` of a done effect. It was checked before the effect, because a done effect must not

@@ -10,6 +10,7 @@ from temporalio import workflow
 
 from perdure import _faults as faults
 from perdure._wire.requests import OperatorRequest
+from perdure._workflow.arriving import arrived
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
 from perdure._workflow.passing import passed
 from perdure._workflow.recorder import Recorder
@@ -95,6 +96,7 @@ class Waiter:
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
         if left != 0.0 and not condition():  # a wait that ends at once may come before the place of the previous run
             self._run.arrived()
+            arrived()
         in_time = await self.pause(left, condition)
         if not in_time and until is not None:
             passed(until)
@@ -105,6 +107,7 @@ class Waiter:
         asked = self._run.requests
         asked.await_retry(anew=not self._run.catching_up)
         self._run.arrived()
+        arrived()
         try:
             await self.pause(None, lambda: asked.retry is not None)
         finally:

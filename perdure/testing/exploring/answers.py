@@ -29,20 +29,23 @@ Answers: TypeAlias = Mapping[str, Sequence[Answer]]
 def watching(
     answered: Callable[[Performance[Any, Any], Answer], None],
     ends: Callable[[Write, Answers], None],
-    begins: Callable[[Performance[Any, Any]], None] = lambda performance: None,
+    begins: Callable[[Performance[Any, Any], bool], None] = lambda performance, again: None,
 ) -> Iterator[None]:
     """Watch the workflows that run in this process.
 
     Args:
         answered: called with each answer of `perform`, in a replay as well.
         ends: called when a run orders a write that puts its end on record, with all that it has returned until then.
-        begins: called when a performance begins, in a replay as well.
+        begins: called when a performance begins, in a replay as well; `True` = its run has performed the key before.
     """
     perform, order = Performance.run, Recorder.order
     returned: WeakKeyDictionary[RunState, defaultdict[str, list[Answer]]] = WeakKeyDictionary()
+    begun: WeakKeyDictionary[RunState, set[str]] = WeakKeyDictionary()
 
     async def performed(self: Any, *args: Any) -> Any:
-        begins(self)
+        keys = begun.setdefault(self._run, set())
+        begins(self, str(self.key) in keys)
+        keys.add(str(self.key))
         end = await perform(self, *args)
         returned.setdefault(self._run, defaultdict(list))[str(self.key)].append(end)
         answered(self, end)

@@ -70,6 +70,11 @@ def _results(evidence: Evidence, key: str, results: Sequence[PerformResult]) -> 
     excused = evidence.records_lost and (isinstance(end, Abandoned) or last.in_doubt)
     if any(isinstance(each.end, Done) for each in results) and not isinstance(end, Done) and not excused:
         yield Finding("done became something else", f"{key}: {_kinds(results)}")
+    if evidence.performed_again is not None and key not in {*evidence.performed_again, *evidence.settled_by_person}:
+        # An end that is no doubt stays what it is, until the author's code performs the effect again.
+        ends = [type(each.end) for each in results if not each.in_doubt]
+        if not evidence.records_lost and len({*ends}) > 1 and ends[0] is not Done:
+            yield Finding("not done became something else", f"{key}: {_kinds(results)}")
     if isinstance(end, Done) and not done and key not in evidence.settled_by_person:
         yield Finding("reported as done, and was not", key)
     if isinstance(end, Done | Abandoned | DifferentInput):

@@ -69,9 +69,11 @@ class World:
         task: the workflow task that is being worked on.
         ending: entities whose end a run has ordered, perhaps in a task that was lost.
         acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
+        performed_again: keys that a run has performed more than once.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
+        histories_lost: whether Temporal has lost the history of a run.
         workers_lost: whether a worker was killed, frozen or cut off.
         trace: of all jobs that the workflows were given, and of their commands.
     """
@@ -98,7 +100,9 @@ class World:
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
+        self.performed_again: set[str] = set()
         self.records_lost: bool = False
+        self.histories_lost: bool = False
         self.workers_lost: bool = False
         self.traced: bool = traced
         self.trace: hashlib._Hash = hashlib.sha256()
@@ -211,6 +215,7 @@ class World:
             states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
             settled_by_person=self.settled_by_person,
             records_lost=self.records_lost,
+            performed_again=None if self.histories_lost else self.performed_again,
             workers_lost=self.workers_lost,
             sent=self.sent(entity),
             received=kept["received"] if keeps else None,
@@ -335,6 +340,10 @@ class World:
             case _:
                 raise ValueError(f"{what!r} is no fault")
 
+    def _lose_histories(self) -> None:
+        self.histories_lost = True
+        self.acknowledged.clear()
+
     def _happens(self, entity_id: str, event: Event) -> None:
         row = self.database.rows[entity_id]
         workflow_id = row.entity.workflow_id(None)
@@ -364,12 +373,12 @@ class World:
                 if is_open:
                     self.temporal.signal(workflow_id, MIRROR, "reconciliation")
             case "terminate":
-                self.acknowledged.clear()
+                self._lose_histories()
                 if is_open:
                     self.temporal.terminate(workflow_id)
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "lose Temporal":
-                self.acknowledged.clear()
+                self._lose_histories()
                 self.temporal.lose_everything()
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "evict":
@@ -422,7 +431,9 @@ def _deterministic(world: World) -> Iterator[None]:
 def _watching(world: World) -> Iterator[None]:
     """Show the world what `perform` answers, beside the author."""
 
-    def begins(performance: Performance[Any, Any]) -> None:
+    def begins(performance: Performance[Any, Any], again: bool) -> None:
+        if again:
+            world.performed_again.add(str(performance.key))
         if performance.record.own is not None and performance.record.own.doubt is not None:
             world.policies[str(performance.key)] = performance.record.own.doubt
 
