@@ -28,7 +28,7 @@ DOCS := build/docs-venv
 MKDOCS := NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/python
 SHOTS := build/screenshots-venv
 PEERS_VENV := build/peers-venv
-PROSE := docs README.md CONTRIBUTING.md SECURITY.md $(wildcard activities/*.md activities/*/*.md)
+PROSE := docs README.md CONTRIBUTING.md SECURITY.md $(wildcard activities/*.md activities/*/*.md bench/*/*.md)
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
 GROUPS := --extra dev --extra console $(addprefix --group ,tests checks build)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"

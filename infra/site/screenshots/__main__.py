@@ -50,8 +50,8 @@ CONSOLE: tuple[tuple[str, Literal["light", "dark"], str, int], ...] = (
 """Name of the picture, colours, page of the console, and height."""
 PICTURES = (
     Picture("perdure-status", ("status",), 96),
-    Picture("perdure-doubts", ("doubts",), 110),
-    Picture("perdure-show", ("show", "order", "1042"), 136),
+    Picture("perdure-doubts", ("doubts",), 138),
+    Picture("perdure-show", ("show", "order", "1042"), 146),
 )
 
 

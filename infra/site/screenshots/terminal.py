@@ -42,7 +42,7 @@ def printed(command: Sequence[str | Path], environment: Mapping[str, str], width
 def picture(title: str, text: str, width: int) -> str:
     """SVG of a terminal that shows `text`, which may hold ANSI's sequences for colours."""
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text.from_ansi(text.rstrip("\n") + "\n"), soft_wrap=True)
+    console.print(Text.from_ansi(text.rstrip("\n") + "\n"), overflow="fold")
     svg = console.export_svg(title=title, unique_id="terminal")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # no font comes from elsewhere
     return re.sub(r"font-family: (Fira Code, monospace|arial)", f"font-family: {_FONTS}", svg)
