@@ -264,7 +264,7 @@ class Performance(Generic[In, Out]):
                 (end - now).total_seconds(),
                 self._is_woken,
                 cancellable=not self.record.in_doubt,
-                withdrawn=lambda: self._stops,
+                moves=lambda: not self._stops,
                 summary=markdown(f"{self.slot}{self._so_far()}: next step"),
             )
         except Cancelled:

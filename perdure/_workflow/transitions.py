@@ -79,5 +79,6 @@ class Transitions:
         """Before a final state, wait for the effects under way, and settle doubts that were left."""
         if self._run.declared[state].final:
             while self._run.effects.performances:
-                await self._waiter.pause(None, lambda: not self._run.effects.performances)
+                # Effects note by themselves whether they bring the run further: a branch may only catch up.
+                await self._waiter.pause(None, lambda: not self._run.effects.performances, moves=lambda: False)
             await self._settle_doubts()

@@ -46,13 +46,13 @@ class Waiter:
         wake: Callable[[], bool],
         *,
         cancellable: bool = True,
-        withdrawn: Callable[[], bool] = lambda: False,
+        moves: Callable[[], bool] = lambda: True,
         summary: str | None = None,
     ) -> bool:
         """Wait until `wake()` is true, for at most `seconds`. Returns True if `wake()` became true.
 
         Args:
-            withdrawn: whether the author's code has left the wait. That is no progress: the next run leaves it again.
+            moves: whether the end of the wait is progress. If the next run passes the wait at once, it is not.
 
         Raises:
             Cancelled: the end was requested, and the wait is `cancellable`.
@@ -79,7 +79,7 @@ class Waiter:
             faults.point("during the wait", summary or run.state)
         in_time = await until(woken, seconds, summary)
         self.look()
-        if not withdrawn():
+        if moves():
             run.has_moved()
         if not in_time:
             return False
