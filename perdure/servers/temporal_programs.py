@@ -35,7 +35,8 @@ _PINNED = {"temporal_1.32.0_linux_amd64.tar.gz": "ca1ccbb1d1545b68eb4523de463c51
 """Checksums of archives, as independent users of this release have pinned them. None was found for Linux on ARM."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _WEB_UI = ("temporal-ui-server", "ui-server")
-_WEB_UI_PACKAGE = "github.com/temporalio/ui-server/v2/cmd/server@v2.42.1"
+_WEB_UI_PACKAGE = "github.com/temporalio/ui-server/v2/cmd/server@v2.55.0"
+"""Newer ones need a newer Go than 1.26.8. Older ones show details in their dark theme in black on black."""
 
 
 @dataclass(frozen=True)

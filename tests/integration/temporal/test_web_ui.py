@@ -116,6 +116,6 @@ async def test_what_an_operator_must_read_is_on_the_first_screen_and_readable(wo
         dark = await looked_at(world, browser, "dark")
     assert min(light.values()) >= READABLE, light
     assert dark.pop("list") >= READABLE
-    # A known fault of Web UI 2.42: it shows these in black on nearly black. When this fails, it is mended: let dark be
-    # judged as light is, and take the sentence about it out of docs/operating.md.
+    # A known fault of Web UI 2.42, that of the dev server: it shows these in black on nearly black, and 2.55 does not.
+    # When this fails, let dark be judged as light is, and take the sentence about it out of docs/operating.md.
     assert max(dark.values()) < READABLE, dark
