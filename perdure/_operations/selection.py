@@ -56,6 +56,7 @@ class Selection:
         older_than: in its state for longer than that.
         in_doubt: an effect of its generation is in doubt, or should have ended and did not say how.
         attention: it needs a person.
+        stuck: longer in its state than that allows.
         finding: a reconciliation left a finding of this kind about it for a person.
         limit: at most so many, over all pages.
         reason: why it needs a person, exactly.
@@ -78,6 +79,7 @@ class Selection:
     undoubted: bool = False
     until: datetime | None = None
     reach: Reach = EVERYTHING
+    stuck: bool = False
 
     @property
     def filters(self) -> bool:
@@ -240,5 +242,6 @@ def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, li
         + [_UNKNOWN] * selection.in_doubt
         + [_UNDOUBTED] * selection.undoubted
         + ["e.attention is not null"] * selection.attention
+        + ["e.stuck_at < now()"] * selection.stuck
     )
     return " ".join([among, "where", " and ".join(clauses) or "true"]), arguments

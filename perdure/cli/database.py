@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Literal
 
 import asyncpg
@@ -12,7 +12,7 @@ from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
-from perdure.errors import NotPermitted
+from perdure.errors import DatabaseUnavailable, NotPermitted
 from perdure.settings import settings
 
 PATIENCE = bounds(lock="15s", statement="60s")
@@ -42,12 +42,12 @@ async def transaction(*, reads: bool = False) -> AsyncIterator[Connection]:
         reads: it changes nothing, and all that it reads is of one moment.
 
     Raises:
-        DatabaseUnavailable: no PostgreSQL answers.
+        DatabaseUnavailable: no PostgreSQL answers, or what it reads stays locked.
         SchemaMismatch: its schema is missing, too old or too new.
     """
     isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
     async with _connections(closed_path=True) as pool:
-        with answering():
+        with answering(), _unlocked():
             async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
                 await schema.check(connection)
                 await connection.execute(PATIENCE)
@@ -67,6 +67,17 @@ async def reading() -> AsyncIterator[Connection]:
             yield connection
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as reader`") from error
+
+
+@contextmanager
+def _unlocked() -> Iterator[None]:
+    try:
+        yield
+    except asyncpg.LockNotAvailableError as error:
+        raise DatabaseUnavailable(
+            "another transaction has held a lock on what this reads for 15 s, such as a migration or `lock table`: "
+            "wait for its end, or find it as `perdure help alert-PerdureBlind` shows"
+        ) from error
 
 
 @asynccontextmanager

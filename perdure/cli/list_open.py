@@ -39,6 +39,7 @@ def list_open(
     older_than: Annotated[str | None, typer.Option(help="longer in their state than that: 90s, 10m, 2h, 3d")] = None,
     in_doubt: Annotated[bool, typer.Option("--in-doubt", help="those with an effect in doubt")] = False,
     attention: Annotated[bool, typer.Option("--attention", help="those that need a person")] = False,
+    stuck: Annotated[bool, typer.Option("--stuck", help="those longer in their state than it allows")] = False,
     finding: Annotated[
         str | None, typer.Option(help="those about which a reconciliation left this finding, such as ended or stuck")
     ] = None,
@@ -61,8 +62,8 @@ def list_open(
     Exit status 1 if nothing matches, 2 if there is no such lifecycle or state.
     """
     finished = finished or condition is Condition.FINISHED
-    if finished and (attention or finding or condition not in (None, Condition.FINISHED)):
-        refuse("--attention, --finding and --condition are of open ones: leave out --finished", 2)
+    if finished and (attention or stuck or finding or condition not in (None, Condition.FINISHED)):
+        refuse("--attention, --stuck, --finding and --condition are of open ones: leave out --finished", 2)
     if not finished and (since or before):
         refuse("--since and --before are of finished ones: give --finished, too", 2)
     wanted: Selection | FinishedSelection
@@ -72,7 +73,9 @@ def list_open(
             wanted = FinishedSelection(lifecycle, state, instant(since), until, tenant, in_doubt, limit)
         else:
             age = duration(older_than) if older_than else None
-            wanted = Selection(lifecycle, state, condition, age, in_doubt, attention, tenant, finding, limit)
+            wanted = Selection(
+                lifecycle, state, condition, age, in_doubt, attention, tenant, finding, limit, stuck=stuck
+            )
         declared = loaded(app)
         if watched:
             watch(lambda: partial(_print, *asyncio.run(_read(wanted, declared)), False), every, as_json=as_json)

@@ -119,6 +119,7 @@ class OpenTargets(Targets):
     older_than: Annotated[str | None, _filter("longer in their state than that: 90s, 10m, 2h, 3d")] = None
     in_doubt: Annotated[bool, _filter("those with an effect in doubt", "--in-doubt")] = False
     attention: Annotated[bool, _filter("those that need a person", "--attention")] = False
+    stuck: Annotated[bool, _filter("those longer in their state than it allows", "--stuck")] = False
     finding: Annotated[
         str | None, _filter("those about which a reconciliation left this finding, such as ended or stuck")
     ] = None
@@ -155,6 +156,7 @@ class OpenTargets(Targets):
             tenant=self.tenant,
             finding=self.finding,
             limit=limit,
+            stuck=self.stuck,
         )
 
 
@@ -169,8 +171,8 @@ class DoubtfulTargets(OpenTargets):
     def check(self) -> None:
         """See base class."""
         super().check()
-        of_open_ones = (self.condition, self.older_than, self.in_doubt, self.attention, self.finding, self.tenant)
-        if self.ended and any(of_open_ones):
+        of_open_ones = (self.condition, self.older_than, self.in_doubt, self.attention, self.stuck, self.finding)
+        if self.ended and any((*of_open_ones, self.tenant)):
             refuse("beside --ended the filters are --lifecycle, --state and --limit", 2)
 
     async def count(self, connection: Connection, after: Name | None) -> int:

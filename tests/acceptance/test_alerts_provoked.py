@@ -1,5 +1,6 @@
 """Each alert is provoked for real, seen to fire by a real Prometheus that scrapes a real worker, and seen to end where
-its reason ends. Each panel of the dashboard has series there."""
+its reason ends. The first command of its page in the runbook then shows its reason. Each panel of the dashboard has
+series there."""
 
 from __future__ import annotations
 
@@ -27,6 +28,25 @@ from tests.integration.reconcile.reconciling import begun, terminated
 from tests.world import WorkerProcess, World
 
 NAMES = set(re.findall(r"- alert: (\w+)", RULES.read_text()))
+PAGES = RULES.parents[2] / "docs" / "runbook"
+SHOWN = {
+    "PerdureAttention": "faulty/faulty .*its code fails",
+    "PerdureBacklog": "nowhere:.* activity +1 ",
+    "PerdureBlind": "has held a lock on what this reads",
+    "PerdureFindings": "staying/odd: it is in 'elsewhere'",
+    "PerdureInDoubtTooLong": "do-escalate .*a person",
+    "PerdureNoPoller": "nowhere:.* activity .* 0$",
+    "PerdureNoWorker": "^task queues$",
+    "PerdureReconciliationLate": "requested by .*began",
+    "PerdureRejected": "lookup/a .*the input does not fit",
+    "PerdureRelayLags": "^delivery\nwaiting .*\n1 ",
+    "PerdureStuck": "staying/stuck ",
+    "PerdureTemporalAway": "no Temporal server answers at",
+    "PerdureVanished": "staying/terminated: its workflow was terminated: an accident",
+    "PerdureWaitsForAPerson": "escalate/escalate .*a person",
+    "PerdureWorkflowTasksFail": "faulty/faulty .*its code fails",
+}
+"""Part of what the first command of the page of an alert shows."""
 NOWHERE = {"PerdureNoPoller"}
 """Fires from the start: the app has an effect for a task queue that no worker polls."""
 
@@ -64,7 +84,21 @@ class Watched:
             )
 
         await self.world.until(fires, f"{alert} {labels or ''} fires", every=0.2)
+        if alert not in self.fired:
+            await self._first_command_shows(alert)
         self.fired.add(alert)
+
+    async def _first_command_shows(self, alert: str) -> None:
+        page = (PAGES / f"alert-{alert}.md").read_text()
+        words = (
+            page.partition("\n$ perdure ")[2].splitlines()[0].replace("package.module", "tests.apps.alarmed").split()
+        )
+
+        async def shows() -> bool:
+            end = await perdure(self.world, *words)
+            return re.search(SHOWN[alert], f"{end.output}\n{end.exception}", re.MULTILINE) is not None
+
+        await self.world.until(shows, f"perdure {' '.join(words)} shows the reason of {alert}", every=0.2)
 
     async def ends(self, alert: str, **labels: str) -> None:
         """Wait until it fires no more."""

@@ -22,6 +22,8 @@ ENTITIES = """
     delete from perdure.outbox where id <> '1';
     update perdure.entity
         set state = 'sending', since = now() - id::int * interval '1 hour' where id in ('2', '3', '4');
+    update perdure.entity set stuck_at = now() - interval '1 s' where id = '3';
+    update perdure.entity set stuck_at = now() + interval '1 h' where id = '4';
     update perdure.entity set attention = 'send is in doubt: nobody knows whether it has gone, or where to'
         where id = '4';
     insert into perdure.effect
@@ -43,6 +45,7 @@ SELECTIONS = [
     (Selection(older_than=timedelta(minutes=150)), "4 3"),
     (Selection(in_doubt=True), "4 3"),
     (Selection(attention=True), "4"),
+    (Selection(stuck=True), "3"),
     (Selection(tenant="t1"), "3 1 5"),
     (Selection(tenant="t1", state="sending", in_doubt=True), "3"),
     (Selection(id="5"), "5"),
@@ -60,7 +63,11 @@ MEANT_NOTHING: list[tuple[tuple[str, ...], int, str]] = [
     (("--older-than", "10"), 2, "'10' is no duration: write 90s, 10m, 2h or 3d"),
     (("--condition", "finished"), 1, "nothing is finished"),
     (("--finished", "--tenant", "t1"), 1, "nothing that is finished matches"),
-    (("--finished", "--attention"), 2, "--attention, --finding and --condition are of open ones: leave out --finished"),
+    (
+        ("--finished", "--attention"),
+        2,
+        "--attention, --stuck, --finding and --condition are of open ones: leave out --finished",
+    ),
     (("--since", "2h"), 2, "--since and --before are of finished ones: give --finished, too"),
     (
         ("--finished", "--since", "yore"),
