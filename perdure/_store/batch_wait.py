@@ -18,6 +18,8 @@ FEWEST_WRITES = 3
 """Writes that must be expected within the window."""
 MEMORY = 0.5
 """Seconds after which a measurement counts for a third."""
+SILENCE = 0.25
+"""Seconds without a write after which a burst is over, so that the first write after it waits for nobody."""
 _SHORTEST_BREAK, _LONGEST_BREAK = 1.0, 16.0
 
 
@@ -33,7 +35,8 @@ class BatchWait:
 
     def note_write(self, now: float) -> None:
         """Record a new write."""
-        self._rate = self._rate_at(now) + 1 / MEMORY
+        rate = self._rate_at(now) if now < self._last + SILENCE else 0.0
+        self._rate = rate + 1 / MEMORY
         self._last = now
 
     def note_commit(self, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure._store.batch_wait import FEWEST_WRITES, LONGEST, BatchWait
+from perdure._store.batch_wait import FEWEST_WRITES, LONGEST, SILENCE, BatchWait
 
 
 def after(writes: int, every: float, *, commit: float) -> tuple[BatchWait, float]:
@@ -39,6 +39,13 @@ def test_a_burst_is_forgotten_soon() -> None:
     batch_wait, now = after(200, 0.001, commit=0.006)
     assert batch_wait.seconds(now) > 0
     assert batch_wait.seconds(now + 5) == 0
+
+
+def test_the_first_write_after_a_burst_goes_at_once() -> None:
+    batch_wait, now = after(200, 0.001, commit=0.02)
+    assert batch_wait.seconds(now + SILENCE) == LONGEST  # a write that came before the silence still waits
+    batch_wait.note_write(now + SILENCE)
+    assert batch_wait.seconds(now + SILENCE) == 0
 
 
 def test_after_a_wait_in_vain_no_write_waits_for_longer_and_longer() -> None:
