@@ -17,7 +17,9 @@ import asyncpg
 import psutil
 import pytest
 
+from infra.certificates import Authority, server_context
 from infra.needs import is_needed
+from infra.secured import Files, behind_tls
 from perdure._machine.folder import Folder
 from perdure.servers.ports import free_port, is_free
 from perdure.servers.postgres import PostgresServer
@@ -71,6 +73,7 @@ class Machine:
         self.postgres, self.folder, self.counterparty = postgres, folder, counterparty
         self.state = folder / "state"
         self.port = free_port()
+        self.more: dict[str, str] = {}
         self.dsn = postgres.dsn("shop").replace("postgres@", "shop@", 1)
 
     def environment(self) -> dict[str, str]:
@@ -82,6 +85,7 @@ class Machine:
             "PERDURE_ADMIN_DATABASE_URL": self.postgres.dsn(),
             "PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT": "2",
             "COUNTERPARTY_PORT": str(self.counterparty.port),
+            **self.more,
         }
 
     @asynccontextmanager
@@ -204,6 +208,36 @@ async def test_killed_itself_it_leaves_no_process_and_starts_again(machine: Mach
         await running.writes(READY)
         await until_count(lambda: machine.count(AT_ITS_END), EACH, "ends")
         assert await running.stop() == 0
+    assert set(machine.counterparty.accepted.values()) == {1}
+
+
+async def test_the_certificates_of_its_connections_to_postgresql_are_replaced_while_it_runs(
+    machine: Machine, tmp_path: Path
+) -> None:
+    files, first, second = Files(tmp_path / "client"), Authority("first"), Authority("second")
+    after = second.issue("up")
+    files.write(first, first.issue("up"))
+    context = server_context(first.issue("server"), first, tmp_path)
+    async with behind_tls(f"127.0.0.1:{machine.postgres.port}", context, postgres=True) as proxy:
+        machine.more = {
+            "PERDURE_DATABASE_URL": files.url(machine.dsn, proxy.port),
+            "PERDURE_TEMPORAL_DATABASE_URL": files.url(machine.postgres.dsn(), proxy.port),
+        }
+        async with machine.up() as running:
+            await running.writes(READY)
+            temporal = await machine.pid("temporal")
+            files.write(second, after)  # what the server does not trust yet
+            await running.writes("replaced files can't be used yet")
+            assert await machine.pid("temporal") == temporal
+            await proxy.change(server_context(second.issue("server"), second, tmp_path))
+            proxy.serials.clear()
+            await running.writes(
+                "certificates were replaced: the process is restarted, to read them | process=temporal"
+            )
+            await machine.start("after")
+            await until_count(lambda: machine.count(AT_ITS_END), EACH, "ends")
+            assert await running.stop() == 0
+        assert set(proxy.serials) == {after.serial}
     assert set(machine.counterparty.accepted.values()) == {1}
 
 
