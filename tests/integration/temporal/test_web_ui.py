@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, ViewportSize
+from playwright.async_api import Browser, FloatRect, Locator, Page, ViewportSize
 
 from infra.needs import is_needed
 from perdure.servers.ports import free_port
 from perdure.servers.temporal import TemporalServer
 from tests.apps.contracts import Booking
 from tests.apps.talking import Ring, app
-from tests.deadline import DEADLINE
+from tests.deadline import DEADLINE, until
 from tests.integration.console.chromium import chromium, why_no_chromium
 from tests.integration.operations.acts import LOST, parked
 from tests.world import World
@@ -76,12 +76,16 @@ async def contrast(page: Page, part: Locator) -> float:
         AssertionError: it is not on the first screen as a whole.
     """
     await part.wait_for()
-    box = await part.bounding_box()
-    assert box is not None
+
+    async def still() -> tuple[FloatRect, bytes] | None:
+        box, picture = await part.bounding_box(), await page.screenshot()
+        return (box, picture) if box is not None and box == await part.bounding_box() else None
+
+    box, taken = await until(still, "it stands still")
     right, bottom = box["x"] + box["width"], box["y"] + box["height"]
     seen = min(box["x"], box["y"]) >= 0 and right <= SCREEN["width"] and bottom <= SCREEN["height"]
     assert seen, f"not on the first screen: {part} {box}"
-    picture = "data:image/png;base64," + base64.b64encode(await page.screenshot()).decode()
+    picture = "data:image/png;base64," + base64.b64encode(taken).decode()
     blank = await page.context.new_page()
     try:
         rectangle = [round(box[each]) for each in ("x", "y", "width", "height")]
