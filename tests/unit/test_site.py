@@ -47,6 +47,12 @@ def test_the_navigation_names_every_page_once_and_no_other() -> None:
     assert sorted(named) == sorted(written | set(reference.PAGES))
 
 
+def test_the_manual_leads_to_the_applications_from_one_page() -> None:
+    """Each application has a manual of its own, beside its code: no wheel installs them."""
+    leading = [page.name for page in (ROOT / "docs").rglob("*.md") if "../activities/" in page.read_text()]
+    assert leading == ["examples.md"]
+
+
 def test_each_decision_has_a_number_of_its_own_and_stands_in_the_index() -> None:
     page = (ROOT / "docs" / "decisions.md").read_text()
     numbers = re.findall(r"^### (\d+)\. \S", page, re.MULTILINE)
