@@ -11,9 +11,9 @@ from contextvars import ContextVar
 _ARRIVED: ContextVar[bool] = ContextVar("perdure_arrived", default=False)
 
 
-def arrived() -> None:
-    """Note that the present branch has waited, or has acted, in this run."""
-    _ARRIVED.set(True)
+def arrived(so: bool = True) -> None:
+    """Note whether the present branch has waited, or has acted, in this run."""
+    _ARRIVED.set(so)
 
 
 def has_arrived() -> bool:

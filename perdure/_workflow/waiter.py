@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import NoReturn
@@ -10,7 +11,7 @@ from temporalio import workflow
 
 from perdure import _faults as faults
 from perdure._wire.requests import OperatorRequest
-from perdure._workflow.arriving import arrived
+from perdure._workflow.arriving import arrived, has_arrived
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
 from perdure._workflow.passing import passed
 from perdure._workflow.recorder import Recorder
@@ -94,10 +95,15 @@ class Waiter:
     async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
         """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
+        before = has_arrived()
         if left != 0.0 and not condition():  # a wait that ends at once may come before the place of the previous run
             self._run.arrived()
             arrived()
-        in_time = await self.pause(left, condition)
+        try:
+            in_time = await self.pause(left, condition)
+        except asyncio.CancelledError:  # so may a wait that the author's code withdraws, such as at a timeout
+            arrived(before)
+            raise
         if not in_time and until is not None:
             passed(until)
         return in_time
