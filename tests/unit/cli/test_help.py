@@ -17,7 +17,7 @@ NAMED = sorted(
     {
         name
         for file in ROOT.rglob("*.py")
-        for name in re.findall(r"`?perdure help ([a-z-]+)", file.read_text())
+        for name in re.findall(r"`?perdure help ([A-Za-z-]+)", file.read_text())
         if file.name != "help.py"
     }
 )
