@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
@@ -67,9 +67,9 @@ class Console:
         more = added(sources.app, own, [each.path for each in self._fixed if isinstance(each, Route)])
         self.pages: list[Page] = [*own, *more.pages]
         self._templates = environment(more.templates)
-        self._served = Headed(
-            Starlette(routes=list(self._routes()), exception_handlers={404: self._lost, 405: self._lost})
-        )
+        served = Starlette(routes=list(self._routes()), exception_handlers={404: self._lost, 405: self._lost})
+        served.router.redirect_slashes = False  # it would lead to the host that the request names
+        self._served = Headed(served)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI. Connections are opened when the first page needs them: a mounted application has no start."""
@@ -111,6 +111,8 @@ class Console:
             yield Route(page.path, guarded(self, page), methods=[page.method], name=page.name)
 
     async def _lost(self, request: Request, error: Exception) -> Response:
+        if request.scope["path"] == request.scope.get("root_path"):
+            return RedirectResponse(self.link(request, "/"))
         status = getattr(error, "status_code", 404)
         title = "There is no such page" if status == 404 else "That is not how this page is asked for"
         return refused(self, request, status, title, "Follow the menu, or search for an id.")

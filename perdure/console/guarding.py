@@ -18,7 +18,7 @@ from perdure._text.privacy import describe
 from perdure.console.limiting import Full
 from perdure.console.page import Page, View
 from perdure.console.roles import Person
-from perdure.console.security import TOO_OLD, VISITOR, new_visitor
+from perdure.console.security import TOO_OLD, VISITOR, cookie, new_visitor, reads_from_elsewhere
 from perdure.errors import (
     DatabaseUnavailable,
     Forbidden,
@@ -116,6 +116,8 @@ async def _answer(console: Console, page: Page, request: Request, place: AsyncEx
         known, visitor = browser(request)
         if any("\0" in each for each in (request.scope["path"], *request.query_params.values())):
             raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
+        if page.method == "GET" and reads_from_elsewhere(request.headers, console.forms.public_host):
+            raise Refused(403, "Not from another site", "Only a page of the console itself may read this.")
         person = await who(console, request)
         if person is None:
             return await _sign_in(console, request, page)
@@ -155,7 +157,7 @@ async def who(console: Console, request: Request) -> Person | None:
 
 def browser(request: Request) -> tuple[bool, str]:
     """Whether the browser has its cookie, and what that is or is to be."""
-    known = request.cookies.get(VISITOR, "")
+    known = cookie(request, VISITOR) or ""
     return (True, known) if 16 <= len(known) <= 64 and known.isascii() else (False, new_visitor())
 
 
@@ -181,7 +183,7 @@ async def checked_form(
     """
     if person is not None:
         _wait(console.rates.acts.wait(person.name))
-    form, visitor = await _fields(request), request.cookies.get(VISITOR)
+    form, visitor = await _fields(request), cookie(request, VISITOR)
     given = form.pop(TOKEN, "")
     try:
         why = console.forms.refusal(request, given, visitor, person, once=once)
@@ -259,7 +261,7 @@ async def _own(console: Console, request: Request) -> dict[str, str] | None:
         form = await _fields(request)
     except Refused:
         return None
-    own = console.forms.is_own(request, form.get(TOKEN, ""), request.cookies.get(VISITOR), None)
+    own = console.forms.is_own(request, form.get(TOKEN, ""), cookie(request, VISITOR), None)
     return form if own else None
 
 

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.console.identity import Identity
 from perdure.console.roles import Grant, Person, granted_to, usable
-from perdure.console.security import is_secure, way_back
+from perdure.console.security import cookie, is_secure, way_back
 from perdure.console.sessions import Sessions
 from perdure.errors import InvalidSetting
 
@@ -108,7 +108,7 @@ class OpenId(Identity):
     async def _end(self, request: Request) -> Response:
         began = time.time()
         try:
-            request = _with_session(request, self._signer.loads(request.cookies.get(COOKIE, ""), max_age=_AGE))
+            request = _with_session(request, self._signer.loads(cookie(request, COOKIE) or "", max_age=_AGE))
             token = await self._oauth.provider.authorize_access_token(request)
             claims = token.get("userinfo") or {}
         except (OAuthError, JoseError, BadData, httpx2.HTTPError, RuntimeError, ValueError) as error:

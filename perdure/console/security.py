@@ -15,13 +15,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from perdure.console.folder import FORM_AGE, Folder
 from perdure.console.roles import Person
 
-POLICY = "; ".join(
+IN_PAGE = "; ".join(
     (
         *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"),
-        *("form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"),
+        *("form-action 'self'", "base-uri 'none'"),
     )
 )
-"""No code and no style in a page runs: a hole in the escaping shows text, and executes nothing."""
+"""No code and no style in a page runs: a hole in the escaping shows text, and executes nothing. The page itself has it,
+too: a host application may put a policy of its own into the header, and the browser keeps to both."""
+POLICY = f"{IN_PAGE}; frame-ancestors 'none'"
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -144,6 +146,25 @@ def foreign(headers: Headers, public_host: str | None) -> bool:
         return True
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc not in (headers.get("host"), public_host)
+
+
+def reads_from_elsewhere(headers: Headers, public_host: str | None) -> bool:
+    """Whether another site's page wants to read an answer or to show it inside itself. A link leads here from anywhere.
+
+    A host application's CORS headers may otherwise let it.
+    """
+    by_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return foreign(headers, public_host) and not by_link
+
+
+def cookie(request: Request, name: str) -> str | None:
+    """The first cookie of that name. A browser sends the one of the longest path first (RFC 6265, 5.4): the console's
+    own goes before one that a host application has set for all paths."""
+    for each in "; ".join(request.headers.getlist("cookie")).split(";"):
+        given, _, value = each.strip().partition("=")
+        if given == name:
+            return value
+    return None
 
 
 def way_back(given: str) -> str:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from perdure.console.folder import Folder
 from perdure.console.roles import Grant, Person
+from perdure.console.security import cookie
 from perdure.errors import InvalidSetting
 
 COOKIE = "perdure-console-session"
@@ -67,7 +68,7 @@ class Sessions:
 
     def _read(self, request: Request) -> dict[str, Any] | None:
         try:
-            session: dict[str, Any] = self._signer.loads(request.cookies.get(COOKIE, ""))
+            session: dict[str, Any] = self._signer.loads(cookie(request, COOKIE) or "")
             now = time.time()
             over = now - session["seen"] > self.idle or now - session["began"] > self.longest
             _ = [Grant.of(each) for each in session["grants"]]

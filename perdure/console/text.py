@@ -14,6 +14,7 @@ from perdure._operations.durations import shown
 from perdure._text.shown import UNSEEN, lines, one_line
 from perdure.console.evidence import outcome
 from perdure.console.figures import bar, spark, state_diagram
+from perdure.console.security import IN_PAGE
 from perdure.console.stacks import columns, stack
 
 
@@ -98,7 +99,7 @@ def environment(folders: Mapping[str, Path]) -> Environment:
     }
     made.filters.update(filters)
     made.globals.update(
-        counted=counted, spark=spark, bar=bar, state_diagram=state_diagram, stack=stack, columns=columns
+        policy=IN_PAGE, counted=counted, spark=spark, bar=bar, state_diagram=state_diagram, stack=stack, columns=columns
     )
     del made.filters["safe"]  # no template puts text into a page as markup
     return made
