@@ -43,9 +43,9 @@ POLLERS = PollerBehaviorAutoscaling(minimum=4, maximum=60, initial=20)
 """Pollers of workflow tasks. Most of the SDK's five wait for tasks of cached runs, so starts have few."""
 
 EFFECT_POLLERS = PollerBehaviorAutoscaling(minimum=5, maximum=60, initial=20)
-"""Pollers of effects that are activities. Each brings one task at a time, and Temporal's own server does not hand out
-an activity with the answer to the workflow task that orders it. With the SDK's five, effects of a burst waited up to
-eleven seconds."""
+"""Pollers of effects that are activities. Each brings one task at a time, and a Temporal server before 1.32 does not
+hand out an activity with the answer to the workflow task that orders it. With the SDK's five, effects of a burst waited
+up to eleven seconds."""
 
 WORKFLOW_TASKS = 300
 """Slots for workflow tasks. Each poller and each inline effect under way holds one. With the SDK's 100, a burst of
