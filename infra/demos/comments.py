@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.demos.comments_app import COMMITTED, INSERTED
-from infra.demos.served_console import ServedConsole
+from infra.demos.served_console import ServedConsole, until_a_person_is_asked
 from infra.mail.store import count_by_message_id
 from infra.stack import MAIL_SECRET, ROOT, Stack
 from perdure import Settings
@@ -244,13 +244,7 @@ async def leave_in_doubt(stack: Stack) -> None:
     say(f"{LEFT_IN_DOUBT} more comments are committed. [red]SIGKILL[/red] of worker-4 (pid {victim.pid})")
     say("worker-5 does not find the mail log: after five look-ups, a person has to say whether the mails have gone")
     await stack.start_worker("worker-5", **settings)
-    connection = await asyncpg.connect(stack.dsn)
-    try:
-        async with asyncio.timeout(180):
-            while not await connection.fetchval("select bool_and(attention is not null) from perdure.entity"):
-                await asyncio.sleep(0.2)
-    finally:
-        await connection.close()
+    await until_a_person_is_asked(stack.dsn)
 
 
 async def stay(stack: Stack) -> None:
@@ -260,12 +254,12 @@ async def stay(stack: Stack) -> None:
     await leave_in_doubt(stack)
     os.environ.update(stack.environment())
     served = ServedConsole(Settings(web_ui=stack.temporal.ui_url), app, stack.folder / "console")
-    say(f"Everything stays up until Ctrl-C. Settle the doubts: [link]{served.url}inbox[/link]")
+    say(served.invitation)
     say(f"  has a mail gone? grep -rl 'To: reader-{COMMENTS + 1}@' {stack.maildir}")
     say(f"  Web UI: {stack.temporal.ui_url}")
     for name, value in stack.environment().items():
         say(f"  export {name}={value}")
-    await served.run(asyncio.Event().wait())
+    await served.run()
 
 
 def say(text: str) -> None:

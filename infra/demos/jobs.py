@@ -26,7 +26,7 @@ from rich.table import Table
 from infra.demos.batch import Batch
 from infra.demos.comments import console, say
 from infra.demos.job_pages import FILES, PageProcess, missing
-from infra.demos.served_console import ServedConsole
+from infra.demos.served_console import ServedConsole, until_a_person_is_asked
 from infra.stack import ROOT, Stack
 from perdure import Settings
 
@@ -37,6 +37,12 @@ TYPE = """
     insert into web_job.type (name, url, children, timeout, doubt, remembers, signed_with)
     values ($1, $2, $3, '4 s', 'dedupe', '1 hour', 'env:PAGE_SECRET')
 """
+POSTING = """
+    insert into web_job.type (name, url, timeout, doubt, signed_with)
+    values ('posting', $1, '4 s', 'escalate', 'env:PAGE_SECRET')
+"""
+UNANSWERED = 90_001
+"""The invoice of the job whose call is left in doubt."""
 SECRET = "whsec_" + base64.b64encode(os.urandom(32)).decode()
 PATIENCE = 300.0
 """Seconds after which it gives up."""
@@ -89,6 +95,7 @@ async def demo(children: int, keep: bool) -> int:
         (ROOT / "build" / "demo-jobs.json").write_text(json.dumps(asdict(count), indent=2) + "\n")
         show(count, len(batch.refused))
         if keep:
+            await leave_in_doubt(stack, pages[0])
             await stay(stack, folder, settings_of(pages, batch))
     return 1 if count.wrong(len(batch.refused)) else 0
 
@@ -221,18 +228,34 @@ def show(count: Count, refused: int) -> None:
     say(f"the job itself: {count.master}; {count.seconds} s; the counts are in build/demo-jobs.json")
 
 
+async def leave_in_doubt(stack: Stack, page: PageProcess) -> None:
+    """Leave a call in doubt to a person: its page answers too late, and does not drop repeats of it by contract."""
+    connection = await asyncpg.connect(stack.dsn)
+    try:
+        await connection.execute(POSTING, page.origin)
+        payload = json.dumps({"invoice": UNANSWERED, "seconds": 6})
+        await connection.execute("insert into web_job.job (id, type, payload) values ('late', 'posting', $1)", payload)
+    finally:
+        await connection.close()
+    say(
+        "one more job: its page takes longer than the four seconds that its call may take. Was it done? Nobody can tell"
+    )
+    await until_a_person_is_asked(stack.dsn)
+
+
 async def stay(stack: Stack, folder: Path, settings: dict[str, str]) -> None:
     """Leave everything up until Ctrl-C, with the console."""
     from workers.web_jobs.app import app  # its bodies read their settings when they are imported
 
     os.environ.update({**stack.environment(), **settings})
     served = ServedConsole(Settings(web_ui=stack.temporal.ui_url), app, stack.folder / "console")
-    say(f"Everything stays up until Ctrl-C. Console: [link]{served.url}[/link]")
+    say(served.invitation)
+    say(f"  has its page done it? grep {UNANSWERED} {folder}/pages/*/worked.txt")
     say(f"  Web UI: {stack.temporal.ui_url}\n  logs: {folder}")
     told = {**stack.environment(), **settings, "PERDURE_APP": APP}
     for name in ("PERDURE_DATABASE_URL", "TEMPORAL_ADDRESS", "PERDURE_APP", *settings):
         say(f"  export {name}={told[name]}")
-    await served.run(asyncio.Event().wait())
+    await served.run()
 
 
 def main() -> None:

@@ -162,7 +162,7 @@ async def stay(config: Settings, environment: WorkflowEnvironment) -> None:
         say("  or `perdure show dose ID`, or `select * from reminders.dose order by due`, with")
         say(f"  export PERDURE_DATABASE_URL={config.database_url} PERDURE_SCOPE={SCOPE} PERDURE_APP={APP}")
         say(f"  export TEMPORAL_ADDRESS={temporal}")
-        await served.run(asyncio.Event().wait())
+        await served.run()
 
 
 def main() -> None:

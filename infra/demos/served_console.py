@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
+
+import asyncpg
 
 from perdure import App, Settings
 from perdure.console import Identity, InsecureLocal, console
@@ -25,6 +28,26 @@ class ServedConsole:
         self._listening = listen("127.0.0.1", 0)
         self.url = address(self._listening)
 
-    async def run(self, stop: Awaitable[object]) -> None:
-        """Serve until `stop`."""
-        await serve(self._console, self._listening, stop)
+    @property
+    def invitation(self) -> str:
+        """What a demo says that leaves something to settle."""
+        return f"Everything stays up until Ctrl-C. Settle what is in doubt: [link]{self.url}inbox[/link]"
+
+    async def run(self, stop: Awaitable[object] | None = None) -> None:
+        """Serve until `stop`; None = until Ctrl-C."""
+        await serve(self._console, self._listening, stop or asyncio.Event().wait())
+
+
+async def until_a_person_is_asked(dsn: str) -> None:
+    """Wait until all that is open waits for a person.
+
+    Raises:
+        TimeoutError: it does not within three minutes.
+    """
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with asyncio.timeout(180):
+            while not await connection.fetchval("select bool_and(attention is not null) from perdure.entity"):
+                await asyncio.sleep(0.2)
+    finally:
+        await connection.close()

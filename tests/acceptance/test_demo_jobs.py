@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from infra.browsing import Browser
 from infra.demos.job_pages import FILES, missing
 from tests.acceptance.demos import played
 
 
-async def test_the_demo_of_jobs_loses_nothing_does_nothing_twice_and_leaves_nothing_running() -> None:
-    counted = await played("infra.demos.jobs", "--children", "30", counts="demo-jobs.json", processes=7)
+async def find_doubt(console: str) -> None:
+    """The inbox has the call that its page answered too late, with what each answer would do."""
+    browser = await asyncio.to_thread(Browser, f"{console}inbox")
+    assert "1 of web-job: call-page-inline no answer within 4 s" in browser.words
+    await asyncio.to_thread(browser.choose, "Settle")
+    assert "web-job/late" in browser.words
+
+
+async def test_the_demo_of_jobs_loses_nothing_does_nothing_twice_and_leaves_a_doubt_and_nothing_running() -> None:
+    arguments = ("--children", "30")
+    counted = await played("infra.demos.jobs", *arguments, counts="demo-jobs.json", processes=7, visited=find_doubt)
     del counted["seconds"]
     assert counted.pop("dropped") > 0, "nothing was called again: the kills hit nothing that was under way"
     assert counted == {
