@@ -36,6 +36,8 @@ def load_module(module: str, path: str) -> ModuleType:
     Raises:
         DeclarationError: it can't be imported; the message begins with `path`, and says why.
     """
+    if not module:
+        raise DeclarationError(f"{path!r} names no module: write package.module:name")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -16,6 +16,22 @@ from perdure.errors import InvalidSetting
 Scope = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
+_DATABASE = "postgresql://USER@HOST:PORT/DATABASE"
+_FORMS = {
+    "PERDURE_SCOPE": "a small letter, then small letters, digits, _ and -, at most 63 characters",
+    "PERDURE_DATABASE_URL": _DATABASE,
+    "PERDURE_COLUMN_DATABASE_URL": _DATABASE,
+    "PERDURE_ERASURE_DATABASE_URL": _DATABASE,
+    "PERDURE_TASK_QUEUE": "a name without colons and spaces",
+    "PERDURE_DEPLOYMENT": "NAME:BUILD, or NAME:BUILD:auto",
+    "PERDURE_METRICS": "otlp, or prometheus:HOST:PORT",
+    "PERDURE_HEALTH": "HOST:PORT",
+    "PERDURE_WEB_UI": "https://HOST",
+    "PERDURE_KEY_SERVICE": "package.module:name",
+}
+"""The form of each setting whose field has a pattern, for a person."""
+
+
 class Settings(BaseSettings):
     """The settings of a worker or client, from the environment.
 
@@ -166,4 +182,5 @@ def settings() -> Settings:
         first = error.errors(include_url=False)[0]
         name = "PERDURE_" + "_".join(str(part) for part in first["loc"]).upper()
         given = "***" if name == "PERDURE_KEYS" or name.endswith("DATABASE_URL") else repr(first["input"])
-        raise InvalidSetting(f"{name}={given}: {first['msg']}") from None
+        why = f"write {_FORMS[name]}" if first["type"] == "string_pattern_mismatch" else first["msg"]
+        raise InvalidSetting(f"{name}={given}: {why}") from None

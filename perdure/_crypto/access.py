@@ -80,6 +80,18 @@ def new_token() -> tuple[str, str]:
     return token, f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
+def line_of(name: str, digest: str) -> str:
+    """The line for a token in the file of `Tokens.from_file`.
+
+    Raises:
+        InvalidSetting: the name cannot stand in it.
+    """
+    line = f"{name} {digest}"
+    if _LINE.fullmatch(line) is None:
+        raise InvalidSetting(f"{name!r} can't be the name of a bearer: write 1 to 64 letters, digits and _.@-")
+    return line
+
+
 @dataclass
 class Signed(Access):
     """JWTs (RFC 7519) that an identity provider has signed, with a key from its JWKS.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import re
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -50,6 +51,8 @@ _REFUSED = {
     "`get_system_info` call error": (_CLOSES, ("client_cert",)),
 }
 """A part of the error of the SDK's core, its meaning, and the files that may cause it."""
+_CAUSE = re.compile(r'(?:message|error): "([^"]+)"')
+"""The operating system's own words in the error of the SDK's core, which is a printed structure of Rust."""
 
 W = TypeVar("W", bound=Worker)
 _workers: WeakKeyDictionary[ServiceClient, WeakSet[Worker]] = WeakKeyDictionary()
@@ -75,7 +78,8 @@ def profile() -> ClientConnectConfig:
 
 def why_not(address: str, error: BaseException) -> str:
     """Why no client could be connected, in one line. The SDK has the cause only in a text of its core."""
-    text = (str(error) or type(error).__name__).splitlines()[0][:200]
+    whole = str(error) or type(error).__name__
+    text = whole.splitlines()[0][:200]
     if isinstance(error, ValueError):
         text = "a client certificate and its key must be given together, or neither"
         return f"{text}: TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH"
@@ -83,7 +87,8 @@ def why_not(address: str, error: BaseException) -> str:
         if mark in text:
             named = ", ".join(f"{_FILES[each]}={file!r}" for each, file in _files().items() if each in files)
             return f"{why.format(address)} ({f'{named}; ' if named else ''}{text})"
-    return f"no Temporal server answers at {address}: start it, or set TEMPORAL_ADDRESS ({text})"
+    why = (_CAUSE.findall(whole) or [text])[-1]
+    return f"no Temporal server answers at {address} ({why}): start it, or set TEMPORAL_ADDRESS"
 
 
 def renewed(worker: W) -> W:

@@ -19,7 +19,7 @@ from perdure._store.schema import Connection
 from perdure._store.secured import setting_of, unusable
 from perdure._text.privacy import describe
 from perdure._wire.writes import Answer, Write
-from perdure.errors import DatabaseUnavailable, InvalidSetting
+from perdure.errors import DatabaseUnavailable, InvalidSetting, PerdureError
 from perdure.settings import without_passwords
 from perdure.telemetry.metrics import measured
 
@@ -149,6 +149,8 @@ def answering() -> Iterator[None]:
     """Convert asyncpg's exceptions about a lost, absent or overloaded server into `DatabaseUnavailable`."""
     try:
         yield
+    except PerdureError:  # such as an unusable file, which is an OSError as well
+        raise
     except DATABASE_ERRORS as error:
         kind = kind_of(error)
         if isinstance(kind, Transient) and (

@@ -16,12 +16,13 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
-from perdure.errors import InvalidHistory
+from perdure.errors import InvalidHistory, InvalidSetting, UnusableFile
 from perdure.settings import Settings
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
@@ -114,19 +115,33 @@ async def from_server(
 
     Raises:
         TemporalUnavailable: no server answers.
+        InvalidSetting: the server cannot read the query.
     """
     client = await connect(PerdurePlugin(app, config))
-    async for run in client.list_workflows(query or _open(app, config), limit=limit):
-        yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+    try:
+        async for run in client.list_workflows(query or _open(app, config), limit=limit):
+            yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+            raise
+        raise InvalidSetting(f"Temporal can't read the query {query!r}: {error.message}") from None
 
 
 async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> AsyncIterator[WorkflowHistory]:
-    """The same histories, each written to `folder` as `<lifecycle>/<run id>.json`."""
+    """The same histories, each written to `folder` as `<lifecycle>/<run id>.json`.
+
+    Raises:
+        UnusableFile: a file cannot be written.
+    """
     async for history in histories:
         run_id, lifecycle = _begin(history)
         file = folder / _UNSAFE.sub("_", lifecycle) / f"{_UNSAFE.sub('_', run_id)}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"workflowId": history.workflow_id, **json.loads(history.to_json())}) + "\n")
+        text = json.dumps({"workflowId": history.workflow_id, **json.loads(history.to_json())}) + "\n"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        except OSError as error:
+            raise UnusableFile(f"{file} can't be written: {error.strerror}") from None
         yield history
 
 

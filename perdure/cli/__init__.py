@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from perdure._worker.worker import leave
@@ -37,7 +38,7 @@ from perdure.cli import (
     up,
 )
 from perdure.cli.cli import cli
-from perdure.cli.printing import complain, complain_at_length
+from perdure.cli.printing import complain, explain
 from perdure.errors import PerdureError
 
 __all__ = [
@@ -73,13 +74,11 @@ __all__ = [
 
 
 def main() -> None:
-    """Entry point: errors are one line; exit status 0 = done, 1 = it could not be done, 2 = wrong usage."""
+    """Entry point. An error is one line; exit status 0 = done, 1 = the command could not do it, 2 = wrong usage."""
     try:
         leave(cli(prog_name="perdure", standalone_mode=False) or 0)
     except PerdureError as error:
-        first, *more = str(error).split("\n")
-        complain_at_length("\n".join((f"{first} [{error.code}]", *more)))
-        leave(1)
+        leave(explain(error))
     except typer.Abort:
         complain("nothing was done")
         leave(1)
@@ -95,6 +94,15 @@ def _usage(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
-        what = " ".join(error.format_message().split()).rstrip(".")
-        complain(what + (f": see {context.command_path} --help" if context else ""))
+        complain(_with_value(error) + (f": see {context.command_path} --help" if context else ""))
     return int(error.exit_code)
+
+
+def _with_value(error: Any) -> str:
+    """The message in one line, with the value that was given: Typer leaves that out of what Pydantic refuses."""
+    text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    if isinstance(cause := error.__cause__, ValidationError):
+        found = cause.errors(include_url=False)[0]
+        if repr(found["input"]) not in text:
+            return text.replace(f": {found['msg']}", f": {found['input']!r}: {found['msg']}")
+    return text

@@ -21,10 +21,10 @@ from perdure._operations.session import Session, session
 from perdure._text.shown import one_line
 from perdure.app import App
 from perdure.cli.app_option import loaded
-from perdure.cli.printing import complain, print_line, refuse
+from perdure.cli.printing import complain, print_line, refuse, refuse_error
 from perdure.cli.targets import Targets
 from perdure.contracts.keys import Entity
-from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
+from perdure.errors import PerdureError
 from perdure.settings import settings
 
 
@@ -59,10 +59,8 @@ def carry_out(targets: Targets, verb: Verb) -> None:
             asyncio.run(_one(targets, verb, app, Name(targets.of, targets.entity_id)))
             return
         status = asyncio.run(_many(targets, verb, app))
-    except (InvalidSetting, InvalidEntity, UnknownLifecycle) as error:
-        refuse(error, 2)
     except PerdureError as error:
-        refuse(error, 1)
+        refuse_error(error)
     if status:
         raise typer.Exit(status)
 

@@ -46,6 +46,8 @@ def console(
     if context.invoked_subcommand is not None:
         return
     sign_in.check(host)
+    if public_url is not None and not public_url.startswith(("https://", "http://")):
+        raise typer.BadParameter(f"{public_url!r} is no URL: write https://HOST", param_hint="--public-url")
     stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)

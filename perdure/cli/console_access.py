@@ -41,7 +41,7 @@ def revoke(name: Annotated[str, typer.Argument(help="of the person, as the conso
     sessions = sum(each.began is not None for each in ended)
     print_line(f"sessions ended: {sessions}, tokens used up: {len(ended) - sessions}")
     if not ended:
-        print_note(f"perdure: {name} was not signed in, and held no token")
+        print_note(f"perdure: {name!r} was not signed in, and held no token")
 
 
 def _moment(at: float) -> str:

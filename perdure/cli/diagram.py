@@ -12,7 +12,7 @@ from perdure._operations.entity import read_record
 from perdure.cli.app_option import AppOption, required
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
-from perdure.cli.printing import refuse
+from perdure.cli.printing import refuse_error
 from perdure.errors import NoSuchEntity, UnknownLifecycle
 
 
@@ -30,7 +30,7 @@ def draw(
     try:
         declared = required(app).lifecycle(lifecycle)
     except UnknownLifecycle as error:
-        refuse(error, 2)
+        refuse_error(error)
     here = None if entity is None else declared.declared.today(asyncio.run(_state(lifecycle, entity)))
     typer.echo(diagram(declared, here), nl=False)
 
@@ -40,4 +40,4 @@ async def _state(lifecycle: str, entity_id: str) -> str:
         try:
             return str((await read_record(connection, lifecycle, entity_id)).row["state"])
         except NoSuchEntity as error:
-            refuse(error, 1)
+            refuse_error(error)

@@ -15,7 +15,7 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
-from perdure.cli.printing import complain, moment, print_json, print_line, print_table, refuse
+from perdure.cli.printing import MOST, complain, moment, print_json, print_line, print_table, refuse, refuse_error
 from perdure.errors import InvalidSetting
 
 
@@ -26,7 +26,7 @@ def doubts(
     ended: Annotated[
         bool, typer.Option("--ended", help="those whose entity has ended: nothing waits for their outcome any more")
     ] = False,
-    limit: Annotated[int, typer.Option(help="at most so many", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="at most so many", min=1, max=MOST)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     app: AppOption = None,
 ) -> None:
@@ -38,7 +38,7 @@ def doubts(
     try:
         found, total = asyncio.run(_read(wanted, loaded(app)))
     except InvalidSetting as error:
-        refuse(error, 2)
+        refuse_error(error)
     if not found:
         refuse("nothing is in doubt" if wanted == DoubtSelection(limit=limit) else "nothing in doubt matches", 1)
     if as_json:

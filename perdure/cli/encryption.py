@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from perdure._crypto import sealed
-from perdure._crypto.access import Access, Signed, Tokens, new_token
+from perdure._crypto.access import Access, Signed, Tokens, line_of, new_token
 from perdure._crypto.keyring import KEY_BYTES, KEY_ID, Keyring, keyring
 from perdure._crypto.sealed import MARK
 from perdure._crypto.service import key_service, wrapped
@@ -67,8 +67,8 @@ def unseal(lifecycle: Lifecycle, entity_id: EntityId) -> None:
 @cli.command("codec-token", epilog="Example: perdure codec-token ann > tokens.txt", rich_help_panel=ENCRYPT)
 def make_token(name: Annotated[str, typer.Argument(help="of its bearer, for the log")]) -> None:
     """Make a token for the codec server: its line for --tokens on standard output, itself on standard error."""
-    token, kept = new_token()
-    typer.echo(f"{name} {kept}")
+    token, digest = new_token()
+    typer.echo(line_of(name, digest))
     typer.echo(f"perdure: for {name}, shown once: {token}", err=True)
 
 

@@ -19,7 +19,7 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
-from perdure.cli.printing import moment, print_json, print_note, print_table, refuse
+from perdure.cli.printing import MOST, moment, print_json, print_note, print_table, refuse, refuse_error
 from perdure.cli.targets import instant
 from perdure.cli.watching import Every, Watch, watch
 from perdure.errors import InvalidSetting
@@ -51,7 +51,7 @@ def list_open(
         str | None, typer.Option(help="finished then or later: 2026-07-01, 2026-07-01T12:00Z, or 2h = ago")
     ] = None,
     before: Annotated[str | None, typer.Option(help="finished before then")] = None,
-    limit: Annotated[int, typer.Option(help="at most so many", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="at most so many", min=1, max=MOST)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     watched: Watch = False,
     every: Every = 2.0,
@@ -81,7 +81,7 @@ def list_open(
             watch(lambda: partial(_print, *asyncio.run(_read(wanted, declared)), False), every, as_json=as_json)
         rows, total = asyncio.run(_read(wanted, declared))
     except InvalidSetting as error:
-        refuse(error, 2)
+        refuse_error(error)
     if not rows:
         kind = "finished" if finished else "open"
         refuse(f"nothing that is {kind} matches" if wanted.filters else f"nothing is {kind}", 1)

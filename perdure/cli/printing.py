@@ -20,9 +20,13 @@ from rich.text import Text
 from perdure._text.shown import json_text
 from perdure._text.shown import lines as lines
 from perdure._text.shown import one_line as one_line
+from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
 
 _watching: ContextVar[Console | None] = ContextVar("watching", default=None)
 """What is printed goes there, while a screen is made for `perdure.cli.watching`."""
+_WRONG_USAGE = (InvalidSetting, InvalidEntity, UnknownLifecycle)
+MOST = 2**31 - 1
+"""Of what one command lists or acts on."""
 _LEAST = 12
 """Characters that are left of a column that is cut."""
 
@@ -86,15 +90,24 @@ def complain(what: object) -> None:
     typer.echo(f"perdure: {one_line(what)}", err=True)
 
 
-def complain_at_length(what: object) -> None:
-    """The same in several lines, as where a traceback of the app's own code belongs to it."""
-    typer.echo(f"perdure: {lines(what)}", err=True)
+def explain(error: PerdureError) -> int:
+    """Print an error with its code on standard error, and return the exit status: 2 = wrong usage or an unknown name,
+    1 = the command could not do it. A traceback of the app's own code follows in lines of its own.
+    """
+    first, *more = str(error).split("\n")
+    typer.echo("perdure: " + lines("\n".join((f"{first} [{error.code}]", *more))), err=True)
+    return 2 if isinstance(error, _WRONG_USAGE) else 1
 
 
 def refuse(why: object, status: int) -> NoReturn:
-    """One line on standard error, and the exit status: 1 = it could not be done, 2 = wrong usage."""
+    """Print one line on standard error, and exit: 1 = the command could not do it, 2 = wrong usage."""
     complain(why)
     raise typer.Exit(status)
+
+
+def refuse_error(error: PerdureError) -> NoReturn:
+    """Explain an error, and exit with its status."""
+    raise typer.Exit(explain(error))
 
 
 def printed(print_it: Callable[[], None], console: Console) -> Text:

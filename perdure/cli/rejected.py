@@ -16,16 +16,17 @@ from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
 from perdure.cli.database import opened, transaction
-from perdure.cli.printing import complain, moment, print_json, print_line, print_table, refuse
+from perdure.cli.printing import MOST, complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
 from perdure.errors import InvalidInput, NoSuchEntity, NotNow
 
 Seqs = Annotated[
-    list[int] | None, typer.Argument(metavar="[SEQ]...", help="numbers that `perdure rejected list` shows")
+    list[int] | None,
+    typer.Argument(metavar="[SEQ]...", min=1, max=2**63 - 1, help="numbers that `perdure rejected list` shows"),
 ]
 OfLifecycle = Annotated[str | None, typer.Option("--lifecycle", help="those of this lifecycle")]
 WithReason = Annotated[str | None, typer.Option("--reason", help="those whose reason contains this text")]
-AtMost = Annotated[int | None, typer.Option("--limit", help="at most so many, the oldest first", min=1)]
+AtMost = Annotated[int | None, typer.Option("--limit", help="at most so many, the oldest first", min=1, max=MOST)]
 DontAsk = Annotated[bool, typer.Option("--yes", help="with a filter: do not ask for confirmation")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="with a filter: list them, do nothing")]
 
@@ -41,7 +42,7 @@ cli.add_typer(group, name="rejected", rich_help_panel=ACT)
 def list_rejected(
     lifecycle: OfLifecycle = None,
     reason: WithReason = None,
-    limit: Annotated[int, typer.Option(help="at most so many", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="at most so many", min=1, max=MOST)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:
     """List what was rejected, the oldest first."""

@@ -19,7 +19,7 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
-from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
+from perdure.cli.printing import moment, print_json, print_line, print_table, refuse, refuse_error
 from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.settings import settings
 
@@ -50,7 +50,7 @@ def show(
     try:
         seen, where = asyncio.run(_read(lifecycle, entity_id, payloads, loaded(app)))
     except (InvalidSetting, NoSuchEntity) as error:
-        refuse(error, 1)
+        refuse_error(error)
     if as_object:
         print_json({**_without_receipts(as_json(seen), payloads), "link": where})
     else:

@@ -82,6 +82,11 @@ class SignIn:
             return InsecureLocal()
         if self.proxy_header is not None:
             return Proxy(self.proxy_header, self.proxy_from or [], _granted(self.grant or []), self.proxy_groups)
+        if self.grant and self.oidc_issuer is None:
+            raise InvalidSetting(
+                f"--grant {self.grant[0]}: it goes with --oidc-issuer or --proxy-header; a token has its roles from "
+                "`perdure console token`"
+            )
         return self._open_id(config, public_url) if self.oidc_issuer is not None else Tokens()
 
     def _open_id(self, config: Settings, public_url: str | None) -> Identity:

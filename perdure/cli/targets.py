@@ -21,7 +21,7 @@ from perdure._text.shown import one_line
 from perdure._wire.requests import OperatorRequest
 from perdure.app import App
 from perdure.cli.app_option import AppOption
-from perdure.cli.printing import refuse
+from perdure.cli.printing import MOST, refuse, refuse_error
 from perdure.cli.who import By, Note, request
 from perdure.errors import InvalidSetting
 
@@ -49,7 +49,7 @@ class Targets:
     lifecycle: Annotated[str | None, _filter("those of this lifecycle")] = None
     state: Annotated[str | None, _filter("those in this state")] = None
     tenant: Annotated[str | None, _filter("those of this tenant")] = None
-    limit: Annotated[int | None, typer.Option(help="at most so many", min=1, rich_help_panel=_FILTER)] = None
+    limit: Annotated[int | None, typer.Option(help="at most so many", min=1, max=MOST, rich_help_panel=_FILTER)] = None
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation", rich_help_panel=_MANY)] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list them, do nothing", rich_help_panel=_MANY)] = False
     rate: Annotated[
@@ -80,9 +80,11 @@ class Targets:
         try:
             chosen = self._filters()
         except InvalidSetting as error:
-            refuse(error, 2)
+            refuse_error(error)
         if self.of is None and not chosen:
             refuse("give LIFECYCLE and ID, or a filter such as --lifecycle", 2)
+        if self.resume_after is not None and not all(Name.of(self.resume_after)):
+            refuse(f"--resume-after {self.resume_after!r}: write LIFECYCLE/ID, as an interrupted run printed it", 2)
         if any(0xD800 <= ord(letter) < 0xE000 for letter in f"{self.of}{self.entity_id}{self.by}{self.note}"):
             refuse("an argument is no UTF-8", 2)
         _ = self.asked

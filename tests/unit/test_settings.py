@@ -9,9 +9,16 @@ import pytest
 from perdure import Settings
 from perdure._store.postgres import Database
 from perdure.errors import DatabaseUnavailable, InvalidSetting
-from perdure.settings import settings, without_passwords
+from perdure.settings import _FORMS, settings, without_passwords
 
 MARK = "M4RK"
+
+
+def test_each_setting_with_a_pattern_has_its_form_in_words() -> None:
+    fields = Settings.model_json_schema()["properties"]
+    assert set(_FORMS) == {
+        f"PERDURE_{name.upper()}" for name, field in fields.items() if '"pattern"' in json.dumps(field)
+    }
 
 
 @pytest.mark.parametrize(

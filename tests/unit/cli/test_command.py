@@ -77,9 +77,51 @@ def test_no_command_is_documented_that_is_not_there() -> None:
     [
         (["list", "--xyzzy"], "perdure: No such option: --xyzzy: see perdure list --help\n"),
         (["show"], "perdure: Missing argument 'lifecycle': see perdure show --help\n"),
+        (
+            ["list", "--limit", "many"],
+            "perdure: Invalid value for '--limit': 'many': Input should be a valid integer, unable to parse string as "
+            "an integer: see perdure list --help\n",
+        ),
+        (
+            ["doubts", "--limit", "9" * 20],
+            f"perdure: Invalid value for '--limit': '{'9' * 20}': Input should be less than or equal to 2147483647: "
+            "see perdure doubts --help\n",
+        ),
+        (
+            ["services", "app", "all"],
+            "perdure: Invalid value for 'tasks': 'all' is not one of 'relay', 'reconciliation', 'gauges': "
+            "see perdure services --help\n",
+        ),
+        (
+            ["retry", "--lifecycle", "order", "--resume-after", "7"],
+            "perdure: --resume-after '7': write LIFECYCLE/ID, as an interrupted run printed it\n",
+        ),
+        (
+            ["list", "--older-than", "week"],
+            "perdure: 'week' is no duration: write 90s, 10m, 2h or 3d [PERDURE-4101]\n",
+        ),
+        (
+            ["new", "My Shop"],
+            "perdure: 'My Shop': the name of a project has small letters, digits and single hyphens, "
+            "as my-shop [PERDURE-4101]\n",
+        ),
+        (
+            ["codec-token", "ann b"],
+            "perdure: 'ann b' can't be the name of a bearer: write 1 to 64 letters, digits and _.@- [PERDURE-4101]\n",
+        ),
+        (
+            ["console", "--grant", "ann=look"],
+            "perdure: --grant ann=look: it goes with --oidc-issuer or --proxy-header; "
+            "a token has its roles from `perdure console token` [PERDURE-4101]\n",
+        ),
+        (
+            ["console", "--public-url", "ops"],
+            "perdure: Invalid value for --public-url: 'ops' is no URL: write "
+            "https://HOST: see perdure console --help\n",
+        ),
     ],
 )
-def test_wrong_usage_is_one_line_that_names_the_way_out(
+def test_wrong_usage_is_one_line_that_names_the_value_and_the_way_out(
     arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["perdure", *arguments])
@@ -87,6 +129,19 @@ def test_wrong_usage_is_one_line_that_names_the_way_out(
     with pytest.raises(SystemExit) as end:
         main()
     assert (end.value.code, *capsys.readouterr()) == (2, "", says)
+
+
+def test_a_setting_is_refused_with_its_form_by_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERDURE_DATABASE_URL", "db.example.org:5432")
+    monkeypatch.setattr("perdure.cli.leave", sys.exit)
+    for command in (["status"], ["list"], ["retry", "order", "7"], ["migrate"]):
+        monkeypatch.setattr(sys, "argv", ["perdure", *command])
+        with pytest.raises(SystemExit) as end:
+            main()
+        shown = "perdure: PERDURE_DATABASE_URL=***: write postgresql://USER@HOST:PORT/DATABASE [PERDURE-4101]\n"
+        assert (end.value.code, *capsys.readouterr()) == (2, "", shown), command
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -75,5 +75,5 @@ def test_an_unknown_lifecycle_is_refused_with_what_was_perhaps_meant() -> None:
     end = CliRunner().invoke(cli, ["diagram", "comment-notifcation", "--app", "workers.comments.app:app"])
     assert (end.exit_code, end.stdout) == (2, "")
     assert end.stderr == (
-        "perdure: no lifecycle is named 'comment-notifcation'; did you mean 'comment-notification'?\n"
+        "perdure: no lifecycle is named 'comment-notifcation'; did you mean 'comment-notification'? [PERDURE-1102]\n"
     )
