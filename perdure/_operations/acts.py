@@ -42,7 +42,7 @@ class Acts:
     """The acts, each for one entity and asked for by one person. Each returns what came of it, in a few words.
 
     All of them raise:
-        NoSuchEntity: the database knows none of that id.
+        NoSuchEntity: the database has no entity of that id.
         NotNow, AlreadyFinished: it makes no sense in the state that the entity is in, or came too late.
         DatabaseUnavailable, TemporalUnavailable: no answer; whether it was accepted is not known.
         NotOnRecord: it was accepted, and who requested it could not be recorded.
@@ -51,7 +51,7 @@ class Acts:
         client: with Temporal, except for `cancel`, `restart`, and `resolve` of what has ended.
         pool: the app's database.
         workflows: where they are; None = Temporal is not asked.
-        app: checks what its declarations tell.
+        app: its declarations are checked before an act.
         asked: who, and why.
     """
 
@@ -154,8 +154,8 @@ class Acts:
     async def _settle(
         self, entity: Entity, standing: EntityStatus, outcome: EffectStatus, receipt: Any, effect: str | None
     ) -> str:
-        said = Resolution(by=self.asked.by, note=self.asked.note, outcome=outcome, receipt=receipt, effect=effect)
-        call = settling(standing, said)
+        resolution = Resolution(by=self.asked.by, note=self.asked.note, outcome=outcome, receipt=receipt, effect=effect)
+        call = settling(standing, resolution)
         chosen = [each for each in standing.effects if each.status.unknown and effect in (None, each.effect, each.key)]
         if len(chosen) != 1:
             names = ", ".join(each.effect for each in standing.effects if each.status.unknown)

@@ -48,7 +48,7 @@ class Tally:
         accepted, refused: how many.
         unknown: those that nobody answered: whether they were accepted is not known.
         last: whoever goes on begins after it; None = from the beginning.
-        interrupted: it was told to stop.
+        interrupted: whether it was stopped before the end.
         unanswered: why it gave up.
     """
 
@@ -73,8 +73,8 @@ class Bulk:
         act: what is done; a `PerdureError` of it is a refusal.
         rate: how many are begun in a second at most; 0 = no limit.
         stop: once it is set, those under way are the last.
-        refused: told of each refusal, and of each that nobody answered or that is not on record.
-        progress: told after each.
+        refused: called with each refusal, and with each that nobody answered or that is not on record.
+        progress: called with the tally after each.
     """
 
     act: Callable[[Entity], Awaitable[str]]
@@ -87,7 +87,7 @@ class Bulk:
     """For each of those that nobody answered, one after the other: the one before it."""
 
     async def run(self, names: AsyncIterator[Name]) -> Tally:
-        """Do it for all of them, or until it is told to stop."""
+        """Act on all of them, or until `stop` is set."""
         under_way: set[asyncio.Task[None]] = set()
         tally, began = self._tally, asyncio.get_running_loop().time()
         number = 0
@@ -136,7 +136,7 @@ class Bulk:
             self._in_a_row.clear()
 
     async def _pause(self, until: float) -> None:
-        """Wait for its turn, or to be told to stop."""
+        """Wait for its turn, or until `stop` is set."""
         left = until - asyncio.get_running_loop().time()
         if left > 0:
             try:

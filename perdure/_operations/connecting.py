@@ -1,4 +1,4 @@
-"""Temporal for whoever only reads: they see what there is, and that the rest is missing."""
+"""A connection to Temporal for commands that only read: without it, they show the rest and report its absence."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ def _effect(effect: Effect[Any, Any]) -> str:
 
 
 def _classes(states: list[State[Any]], ids: dict[str, str], here: str | None) -> Iterator[str]:
-    wants = [ids[each.name.value] for each in states if each.attention]
-    if wants:
+    attended = [ids[each.name.value] for each in states if each.attention]
+    if attended:
         yield "    classDef attention stroke-dasharray: 4 3"
-        yield f"    class {','.join(wants)} attention"
+        yield f"    class {','.join(attended)} attention"
     if here is not None and here in ids:
         yield "    classDef here stroke-width:4px,font-weight:bold"
         yield f"    class {ids[here]} here"

@@ -78,7 +78,7 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
     """What is on record of it.
 
     Args:
-        payloads: also what it was given, what it remembers, was told, and got as receipts.
+        payloads: whether to read its input, snapshot, messages and receipts, too.
 
     Raises:
         NoSuchEntity: it was never started.

@@ -19,7 +19,7 @@ class Finding:
 
     Attributes:
         lifecycle, id: of its entity; empty where it is about none.
-        about: tells two of one kind and entity apart.
+        about: distinguishes two findings of one kind and entity.
         advice: what to do.
         run: the reconciliation that saw it last.
     """

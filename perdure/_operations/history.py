@@ -1,4 +1,4 @@
-"""What Temporal's history tells of an entity: every attempt and look-up, and what its workflow waits for now."""
+"""The part of Temporal's history that concerns an entity: its attempts and look-ups, and what it waits for."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ class _Reading:
         return made
 
     def _started(self, event: HistoryEvent) -> None:
-        said = event.activity_task_started_event_attributes
-        self._change(said.scheduled_event_id, began=_time(event.event_time), worker=said.identity or None)
+        started = event.activity_task_started_event_attributes
+        self._change(started.scheduled_event_id, began=_time(event.event_time), worker=started.identity or None)
 
     async def _ended(self, event: HistoryEvent, ordered: int, result: Iterable[Payload]) -> None:
         made = self.tries.get(ordered)

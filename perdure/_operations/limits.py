@@ -21,7 +21,7 @@ _RECENT = timedelta(minutes=5)
 
 
 async def read_limit(client: Client, limit: RateLimit, lifecycles: str) -> dict[str, Any]:
-    """What is in force for it, who said so, and what waits.
+    """The rate in force, who set it, and the backlog.
 
     Args:
         lifecycles: the task queue of the lifecycles.
@@ -43,17 +43,17 @@ async def read_limit(client: Client, limit: RateLimit, lifecycles: str) -> dict[
         raise TemporalUnavailable(f"Temporal gave no answer about the task queue {name}: {error.message}") from error
     by_operator = seen.effective_rate_limit.rate_limit_source == RateLimitSource.RATE_LIMIT_SOURCE_API
     by_worker = seen.effective_rate_limit.rate_limit_source == RateLimitSource.RATE_LIMIT_SOURCE_WORKER
-    said = seen.config.queue_rate_limit.metadata
+    metadata = seen.config.queue_rate_limit.metadata
     recent = datetime.now(UTC) - _RECENT
     return {
         "limit": limit.name,
         "task_queue": name,
         "declared": limit.per_second,
-        # Until a worker has asked for work, the server knows no limit.
+        # The server has no limit until the first poll of a worker.
         "per_second": seen.effective_rate_limit.requests_per_second if by_operator or by_worker else limit.per_second,
-        "set_by": said.update_identity if by_operator else None,
-        "set_at": said.update_time.ToDatetime(UTC) if by_operator else None,
-        "note": said.reason if by_operator else None,
+        "set_by": metadata.update_identity if by_operator else None,
+        "set_at": metadata.update_time.ToDatetime(UTC) if by_operator else None,
+        "note": metadata.reason if by_operator else None,
         "backlog": seen.stats.approximate_backlog_count,
         "backlog_seconds": max(seen.stats.approximate_backlog_age.ToTimedelta().total_seconds(), 0.0),
         "handed_out_per_second": round(seen.stats.tasks_dispatch_rate, 1),
@@ -69,7 +69,7 @@ async def set_limit(
     Args:
         lifecycles: the task queue of the lifecycles.
         per_second: 0 = nothing goes; None = as declared, again.
-        asked: who says so, and why; Temporal keeps both.
+        asked: who changes it, and why. Temporal stores both.
 
     Raises:
         TemporalUnavailable: Temporal gave no answer, or can't do that.

@@ -24,7 +24,7 @@ COUNTED = 10_000
 
 
 async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> dict[str, Any]:
-    """What the database tells. It costs what is open, never what is finished.
+    """The figures of the database. The cost grows with open entities, never with finished ones.
 
     Args:
         reach: limits what is open and in doubt; the rest is of everything.

@@ -170,7 +170,7 @@ async def check(connection: Connection, selection: Selection, app: App | None = 
     """Make sure that its lifecycle, state and finding are names of something.
 
     Raises:
-        InvalidSetting: nothing on record has that name, and the app declares none; it says what was perhaps meant.
+        InvalidSetting: nothing on record has that name, and the app declares none; the message suggests a name.
     """
     if selection.lifecycle is not None:
         await check_lifecycle(connection, selection.lifecycle, app)

@@ -1,4 +1,4 @@
-"""What Temporal says of an entity's workflow right now: its tasks, who has them, and until when it waits for them."""
+"""The present tasks of an entity's workflow in Temporal: who has each, and its timeout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def look(client: Client, workflow_id: str) -> tuple[WorkflowView, History]
     tasks = [_activity(each, history, queues) for each in raw.pending_activities]
     if raw.HasField("pending_workflow_task"):
         tasks.append(_workflow_task(raw, history, queues))
-    for task in tasks:  # a history says who has it only when it has ended
+    for task in tasks:  # a history names the holder only after the end
         history.under_way(task.what, task.began, task.worker)
     return WorkflowView(True, status, tasks, history.timers), history
 

@@ -1,4 +1,4 @@
-"""What the acts have in common: whom they are for, one or many; asking first; what is said, and the exit status."""
+"""The common part of the acts: on one entity or many, the question before it, the report, and the exit status."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from perdure.settings import settings
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One act, as its command says it.
+    """One act, and the words of its command.
 
     Attributes:
         name: of the command.
         how: what follows the entities in the question, as in `resolve 7 of order as not_done?`.
         done: what follows a number, as in `7 resolved as not_done`.
         act: for one entity.
-        asks_temporal: whether a workflow is asked.
-        ended_too: whether what has ended is dealt with in the database alone.
+        asks_temporal: whether the act sends an update to a workflow.
+        ended_too: whether the act applies to finished entities, too, in the database alone.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Verb:
 
 
 def carry_out(targets: Targets, verb: Verb) -> None:
-    """Do it for one, or for all that are chosen, and leave with the exit status that says how it went."""
+    """Act on one entity, or on all that are selected, and exit with 0 only if each act was accepted."""
     targets.check()
     try:
         app = loaded(targets.app)
@@ -66,10 +66,10 @@ def carry_out(targets: Targets, verb: Verb) -> None:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask whether to do that for so many; leaves with 1 where the person declines, and with 2 where none can be asked.
+    """Ask the person to confirm; exits with 1 if the person declines, and with 2 if there is no terminal.
 
     Args:
-        yes: the command line has answered already.
+        yes: whether `--yes` was given, so that nobody is asked.
     """
     if yes:
         return
@@ -109,7 +109,7 @@ async def _many(targets: Targets, verb: Verb, app: App | None) -> int:
 
 
 async def _rows(targets: Targets, opened: Session, after: Name | None) -> AsyncIterator[Any]:
-    """Page by page; nothing is held open meanwhile."""
+    """The entities, page by page. No connection is held between two pages."""
     left = targets.limit
     while left is None or left > 0:
         async with opened.reading() as connection:
@@ -147,7 +147,7 @@ async def _carry_out(targets: Targets, verb: Verb, acts: Acts, names: AsyncItera
 
 
 def _stop_on_interrupt(stop: asyncio.Event) -> None:
-    """Those under way are the last; a second Ctrl-C waits for nothing."""
+    """On Ctrl-C, finish the acts that have begun; a second Ctrl-C interrupts them."""
     loop = asyncio.get_running_loop()
 
     def interrupted() -> None:

@@ -1,4 +1,4 @@
-"""`--app`, or PERDURE_APP: the App whose declarations a command needs to know, or can say more with."""
+"""`--app`, or PERDURE_APP: the App whose declarations a command requires, or with which it shows more."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ AppOption = Annotated[
 
 
 def loaded(app: str | None) -> App | None:
-    """The app, where one is named.
+    """The app, if one is named.
 
     Raises:
-        DeclarationError: it is not there.
+        DeclarationError: there is no such App.
     """
     return None if app is None else load_app(app)
 
 
 def required(app: str | None) -> App:
-    """The app, for a command that can't do without.
+    """The app, for a command that requires one.
 
     Raises:
         BadParameter: none is named.
-        DeclarationError: it is not there.
+        DeclarationError: there is no such App.
     """
     if app is None:
         raise typer.BadParameter("give --app package.module:name, or set PERDURE_APP", param_hint="--app")

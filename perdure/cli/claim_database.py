@@ -1,4 +1,4 @@
-"""`perdure database claim`: says what a copied, restored or moved database is."""
+"""`perdure database claim`: declares that a database is a copy, restored, or moved."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PANELS = (LOOK, ACT, MEND, RUN, ENCRYPT)
 
 
 class WithApplication(TyperGroup):
-    """Knows the groups of commands of the application that PERDURE_APP names, beside perdure's own.
+    """Finds the groups of commands of the application that PERDURE_APP names, besides perdure's own.
 
     The application is imported when one of its words is used, or the list of all commands is shown.
     """
@@ -40,7 +40,7 @@ class WithApplication(TyperGroup):
         """See base class.
 
         Raises:
-            DeclarationError: the application, or what it says of its commands, is not there.
+            DeclarationError: the application, or a group of commands that it names, does not exist.
         """
         own = super().get_command(ctx, cmd_name)
         return own or _of_application(cmd_name)

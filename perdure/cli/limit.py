@@ -76,7 +76,7 @@ async def _do(
 
 
 async def _in_force(client: Client, limit: RateLimit, lifecycles: str, per_second: float | None) -> None:
-    """Wait a moment until the server says so itself: each part of a task queue hears of it by itself."""
+    """Wait a moment until the server reports the new rate: each partition of a task queue receives it separately."""
     for _ in range(_LOOKS):
         row = await read_limit(client, limit, lifecycles)
         if (row["set_by"] is None) if per_second is None else (row["per_second"] == per_second):

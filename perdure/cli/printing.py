@@ -86,7 +86,7 @@ def print_json(data: Any) -> None:
 
 
 def complain(what: object) -> None:
-    """Print one line on standard error that says what is wrong."""
+    """Print one line about a mistake on standard error."""
     typer.echo(f"perdure: {one_line(what)}", err=True)
 
 

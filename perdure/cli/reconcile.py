@@ -130,13 +130,13 @@ def _print(group: Sequence[Finding]) -> None:
         return
     some = ", ".join(one_line(finding["id"]) for finding in group[:_NAMED])
     more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
-    said = Counter(one_line(finding["what"]) for finding in group).most_common()
-    others = f" (and {len(said) - 1} other reasons)" if len(said) > 1 else ""
+    reasons = Counter(one_line(finding["what"]) for finding in group).most_common()
+    others = f" (and {len(reasons) - 1} other reasons)" if len(reasons) > 1 else ""
     since = min(finding["first_seen"] for finding in group)
     print_line(
         f"\n{first['kind']}  {len(group)} of {one_line(first['lifecycle'])}, since {moment(since)}: {some}{more}"
     )
-    print_line(f"    {said[0][0]}{others}")
+    print_line(f"    {reasons[0][0]}{others}")
     listed = shlex.join(["perdure", "list", "--lifecycle", first["lifecycle"], "--finding", first["kind"]])
     print_line(f"    {listed}; what to do about each: perdure reconcile --each")
 

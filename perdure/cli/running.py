@@ -1,4 +1,4 @@
-"""`perdure worker`, `perdure services`: what runs until it is told to stop."""
+"""`perdure worker`, `perdure services`: processes that run until SIGTERM."""
 
 from __future__ import annotations
 

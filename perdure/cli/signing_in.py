@@ -104,7 +104,7 @@ class SignIn:
 
 
 def _granted(given: Sequence[str]) -> dict[str, tuple[Grant, ...]]:
-    """What `--grant` says.
+    """The roles that `--grant` gives.
 
     Raises:
         InvalidSetting: one is none, or there is none.

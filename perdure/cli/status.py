@@ -107,10 +107,10 @@ def _print_outbox(found: Mapping[str, Any]) -> None:
 def _print_queues(seen: Mapping[str, Any]) -> None:
     rows = []
     for each in seen["task_queues"]:
-        told: tuple[object, ...] = ("no answer",)
+        figures: tuple[object, ...] = ("no answer",)
         if each["error"] is None:
-            told = (each["backlog"], shown(each["backlog_seconds"]), len(each["pollers"]))
-        rows.append((each["task_queue"], each["kind"], *told, *[""] * (3 - len(told))))
+            figures = (each["backlog"], shown(each["backlog_seconds"]), len(each["pollers"]))
+        rows.append((each["task_queue"], each["kind"], *figures, *[""] * (3 - len(figures))))
     print_table(("task queue", "kind", "backlog", "oldest waits", "pollers"), rows, title="\ntask queues")
 
 

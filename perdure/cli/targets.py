@@ -1,4 +1,4 @@
-"""For whom an act is, as the command line says it: one entity by name, or all that a filter chooses."""
+"""The arguments that choose the entities of an act: one by its name, or all that a filter selects."""
 
 from __future__ import annotations
 

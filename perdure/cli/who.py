@@ -1,4 +1,4 @@
-"""Who does something, and why, as the command line says it: for the record."""
+"""The options `--by` and `--note`: who acts and why, for the record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def request(by: str, note: str = "") -> OperatorRequest:
 
 
 def _os_user() -> str:
-    """Empty where the machine does not know."""
+    """The name of the user of this process; empty if the system has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

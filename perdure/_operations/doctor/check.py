@@ -70,7 +70,7 @@ class Check:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """An error as a problem: what it says to do stands in backticks, or behind its last colon."""
+    """An error as a problem. Its remedy is the part in backticks, or the part after its last colon."""
     text = str(error) or type(error).__name__
     command = _COMMAND.search(text)
     what, colon, way = text.rpartition(": ")

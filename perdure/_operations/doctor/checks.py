@@ -47,7 +47,7 @@ class Outcome:
     """What came of one check.
 
     Attributes:
-        without: what it was left out for the want of.
+        without: the missing part because of which the check was left out.
     """
 
     name: str

@@ -28,7 +28,7 @@ async def _look(site: Site) -> list[Problem]:
 
 
 async def _look_at_temporal(site: Site, now: datetime) -> list[Problem]:
-    """Temporal tells no time but that of the last polls: one of the future shows that it is ahead."""
+    """Temporal reports no time except that of the last polls. A time in the future shows that its clock is ahead."""
     queue = await read_queue(site.client, site.config.queue, "workflow")
     polled = max(queue.pollers.values(), default=None)
     if polled is None or polled - now < MOST:
