@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from perdure.errors import DeclarationError, PerdureError
+from perdure.errors import DeclarationError, InvalidEntity, PerdureError
 
 _FRAMES = 8
 """How many lines of the module's own code are shown where it can't be imported."""
@@ -42,6 +42,8 @@ def load_module(module: str, path: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module)
+    except InvalidEntity as error:  # elsewhere it is about an argument of the command line
+        raise DeclarationError(str(error)) from error
     except PerdureError:
         raise  # its message names what is declared wrongly
     except Exception as error:

@@ -134,7 +134,7 @@ async def test_whoever_could_not_write_down_that_they_acted_does_not_act_before_
         assert (end.exit_code, end.stderr) == (
             1,
             f"perdure: the role {world.scope!r} may not act: an owner of the schema runs "
-            f"`perdure grant {world.scope} --as operator`\n",
+            f"`perdure grant {world.scope} --as operator` [PERDURE-2105]\n",
         )
         assert await untouched(world) == before
         assert (await perdure(world, "grant", world.scope, "--as", "operator")).exit_code == 0

@@ -145,7 +145,10 @@ async def test_those_of_a_finding_are_chosen(world: World) -> None:
     end = await perdure(world, "cancel", "--finding", "ended", *BY_ANN, "--dry-run")
     assert [line.split()[0] for line in end.stdout.splitlines()] == ["rest/1", "rest/3"]
     end = await perdure(world, "cancel", "--finding", "endde", *BY_ANN, "--dry-run")
-    assert (end.exit_code, end.stderr) == (2, "perdure: no finding is named 'endde'; did you mean 'ended'?\n")
+    assert (end.exit_code, end.stderr) == (
+        2,
+        "perdure: no finding is named 'endde'; did you mean 'ended'? [PERDURE-4101]\n",
+    )
     assert (await perdure(world, "list", "--finding", "stuck")).stdout.splitlines()[1].startswith("rest/3 ")
 
 

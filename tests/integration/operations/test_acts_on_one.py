@@ -84,7 +84,7 @@ async def test_an_open_entity_whose_workflow_was_terminated_is_retried_from_its_
         assert end.exit_code == 1
         assert end.stderr == (
             "perdure: ring/a: no workflow of it is open in Temporal: `perdure retry ring a` starts it again from its "
-            "record, `perdure recover` all of them\n"
+            "record, `perdure recover` all of them [PERDURE-2104]\n"
         )
         assert await untouched(world) == before
         end = await perdure(world, "retry", "ring", "a", *ANN, "I ended it by mistake")
@@ -107,7 +107,7 @@ async def test_an_entity_without_a_workflow_is_retried_from_its_record(world: Wo
     end = await perdure(world, "retry", "rest", "a", *ANN, "lost")
     assert (end.exit_code, end.stderr) == (
         1,
-        "perdure: rest/a waits to be delivered to Temporal: try again in a moment\n",
+        "perdure: rest/a waits to be delivered to Temporal: try again in a moment [PERDURE-2103]\n",
     )
     assert len(await record(world, "rest", "a")) == 1
     async with world.worker(app):
@@ -125,7 +125,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for_and_what_was_asked
     assert (end.exit_code, end.stdout) == (1, "")
     assert end.stderr == (
         "perdure: ring/a: no worker answered within 0.5 s, so it is not known whether that was accepted: check that "
-        "one is running, and try again\n"
+        "one is running, and try again [PERDURE-3201]\n"
     )
     async with world.worker(app):
         end = await perdure(world, *resolving, given='{"number": 7}')

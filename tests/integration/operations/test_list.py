@@ -53,14 +53,14 @@ SELECTIONS = [
     (Selection(state="nowhere"), ""),
 ]
 MEANT_NOTHING: list[tuple[tuple[str, ...], int, str]] = [
-    (("--lifecycle", "ordre"), 2, "no lifecycle is named 'ordre'; did you mean 'order'?"),
+    (("--lifecycle", "ordre"), 2, "no lifecycle is named 'ordre'; did you mean 'order'? [PERDURE-4101]"),
     (
         ("--lifecycle", "order", "--state", "snding"),
         2,
-        "no state of order is named 'snding'; did you mean 'sending'?",
+        "no state of order is named 'snding'; did you mean 'sending'? [PERDURE-4101]",
     ),
-    (("--state", "xyz"), 2, "no state is named 'xyz'; there are: sending, starting"),
-    (("--older-than", "10"), 2, "'10' is no duration: write 90s, 10m, 2h or 3d"),
+    (("--state", "xyz"), 2, "no state is named 'xyz'; there are: sending, starting [PERDURE-4101]"),
+    (("--older-than", "10"), 2, "'10' is no duration: write 90s, 10m, 2h or 3d [PERDURE-4101]"),
     (("--condition", "finished"), 1, "nothing is finished"),
     (("--finished", "--tenant", "t1"), 1, "nothing that is finished matches"),
     (
@@ -72,7 +72,7 @@ MEANT_NOTHING: list[tuple[tuple[str, ...], int, str]] = [
     (
         ("--finished", "--since", "yore"),
         2,
-        "'yore' is no time: write 2026-07-01, 2026-07-01T12:00Z, or 2h for two hours ago",
+        "'yore' is no time: write 2026-07-01, 2026-07-01T12:00Z, or 2h for two hours ago [PERDURE-4101]",
     ),
     (("--tenant", "nobody"), 1, "nothing that is open matches"),
     (("--lifecycle", "lookup", *APP), 1, "nothing that is open matches"),
@@ -143,7 +143,7 @@ async def test_the_command_ends_with_the_status_and_the_line_that_are_documented
     )
     assert matches[0] == 0
     assert matches[1].splitlines()[1].startswith("order/4  0           sending  4 h  waits      send is in doubt: ")
-    assert misses == (2, "", "perdure: no lifecycle is named 'ordre'; did you mean 'order'?\n")
+    assert misses == (2, "", "perdure: no lifecycle is named 'ordre'; did you mean 'order'? [PERDURE-4101]\n")
     assert (broken[0], broken[1], broken[2].count("\n")) == (1, "", 1)
     assert broken[2].startswith("perdure: 'nowhere:app': there is no module 'nowhere'")
 

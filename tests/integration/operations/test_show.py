@@ -116,12 +116,13 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
 
 async def test_an_unknown_entity_is_reported_in_one_line(world: World) -> None:
     await world.client.start("lookup", "a", Booking())
-    for arguments, line in (
-        (("lookup", "b"), "there is no lookup/b: it was never started, or its transaction was rolled back"),
-        (("lokup", "a"), "no lifecycle is named 'lokup'; did you mean 'lookup'?"),
+    rolled_back = "there is no lookup/b: it was never started, or its transaction was rolled back [PERDURE-2101]"
+    for arguments, status, line in (
+        (("lookup", "b"), 1, rolled_back),
+        (("lokup", "a"), 2, "no lifecycle is named 'lokup'; did you mean 'lookup'? [PERDURE-4101]"),
     ):
         end = await perdure(world, "show", *arguments)
-        assert (end.exit_code, end.stdout, end.stderr) == (1, "", f"perdure: {line}\n")
+        assert (end.exit_code, end.stdout, end.stderr) == (status, "", f"perdure: {line}\n")
 
 
 async def test_show_includes_rows_of_dropped_months_and_acts_of_people(world: World) -> None:
