@@ -63,6 +63,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         unsettled={each.key: _unsettled(each, record, again, terms) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,
+        came_from=known.came_from,
         # Not the begin of the first run: effects of lost commits since then are unknown (invariant 11).
         began=int(time.time() * 1_000_000),
         recovered=True,

@@ -74,6 +74,7 @@ class Remembered(BaseModel):
     ended: dict[str, HowNotPerformed] = Field(default_factory=dict)
     cancel: OperatorRequest | None = None
     cancelling: bool = False
+    came_from: str | None = None
 
 
 class Carried(BaseModel):
@@ -91,6 +92,7 @@ class Carried(BaseModel):
         retried: keys of the effects that ended since the last request for a retry; None = there was no request.
         cancel: a request for the end, which waits for a doubt to be settled.
         cancelling: whether that request has stopped `run`, and the author's `cancelling` was under way.
+        came_from: the state before `state`, if that needs a person: it may lead back to those that `run` has passed.
         began: start of the first run of this chain, in microseconds.
         started_at: start of the entity in this generation; None = the start of the run that receives this.
         gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
@@ -119,6 +121,7 @@ class Carried(BaseModel):
     retried: list[str] | None = None
     cancel: OperatorRequest | None = None
     cancelling: bool = False
+    came_from: str | None = None
     began: int | None = None
     started_at: datetime | None = None
     gaps: bool = False

@@ -201,7 +201,8 @@ class Attempts(Generic[In, Out]):
         if entering == run.state:
             return None
         was_there = run.catching_up or run.has_passed(entering) or self._record.known.effect.attempts > 0
-        if was_there and not run.declared.allows(run.state, entering):
+        leads_on = run.declared.allows(run.state, entering) if self._record.goes_on else run.leads_on(entering)
+        if was_there and not leads_on:
             return None
         run.check_move(run.state, entering)
         if run.declared[entering].final:

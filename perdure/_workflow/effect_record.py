@@ -85,6 +85,11 @@ class EffectRecord(Generic[In, Out]):
         return not self._run.catching_up or (earlier is not None and self.slot not in earlier)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether no earlier run has performed the effect to its end, or one has left it under way."""
+        return self.is_new or self.left.effect is not None
+
+    @property
     def repeats(self) -> bool:
         """Whether an earlier run may have performed the effect."""
         return self._run.catching_up or self.slot in (self._run.effects.performed_before or ())

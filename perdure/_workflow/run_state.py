@@ -123,6 +123,7 @@ class RunState:
         entity: the entity of the lifecycle.
         declared: the states of the lifecycle.
         state, since: the present state, and the time at which it was entered.
+        came_from: the state before the present one, if that needs a person.
         how_far: the author's line for people.
         restored: the snapshot of the previous run.
         begun: whether the author's `run` has been called. It restores its snapshot before its first wait.
@@ -153,6 +154,7 @@ class RunState:
         self.entity = _entity(info.workflow_id, info.workflow_type, carried.generation)
         self.declared = author.declared
         self.state: str = self.declared.today(carried.state or str(self.declared.initial))
+        self.came_from = self.today(carried.came_from)
         self.since = carried.since or workflow.now()
         self.indexed = carried.indexed
         """The states that it shows to need a person in a search attribute; None = it shows nothing there."""
@@ -242,6 +244,10 @@ class RunState:
         """Set the present state, and its reason. Returns whether the state has changed."""
         if state == self.state:
             return False
+        if not self.declared.on_record(state).attention:
+            self.came_from = None
+        elif not self.declared.on_record(self.state).attention:
+            self.came_from = self.state
         self._why = why
         self.state, self.since, self.behind = state, workflow.now(), False
         return True
@@ -274,6 +280,13 @@ class RunState:
     def come_to(self, state: str) -> None:
         """Note that `run` enters or names `state`."""
         self.behind = self.behind and state != self.state
+
+    def leads_on(self, state: str) -> bool:
+        """Whether the present state leads to `state`, so that `run` has not passed it. A state that needs a person may
+        lead back: while `run` catches up, the state before that one counts."""
+        if self.came_from is None or not self.catching_up or not self.declared.on_record(self.state).attention:
+            return self.declared.allows(self.state, state)
+        return state != self.came_from and self.declared.allows(self.came_from, state)
 
     def has_passed(self, state: str) -> bool:
         """Whether an earlier run has left `state` on the way to the present state, which this `run` has not reached."""
@@ -331,7 +344,11 @@ class RunState:
         effects, asked = self.effects, self.requests
         return (
             Remembered(
-                again=effects.again, ended=effects.ended, cancel=asked.cancel, cancelling=asked.was_cancelling
+                again=effects.again,
+                ended=effects.ended,
+                cancel=asked.cancel,
+                cancelling=asked.was_cancelling,
+                came_from=self.came_from,
             ).model_dump(mode="json", exclude_defaults=True)
             or None
         )
@@ -348,6 +365,7 @@ class RunState:
                 retry=self.requests.retry,
                 cancel=self.requests.cancel,
                 cancelling=self.requests.was_cancelling,
+                came_from=self.came_from,
                 began=self.began,
                 started_at=self.started_at,
                 gaps=self.gaps,

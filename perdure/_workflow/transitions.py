@@ -73,7 +73,7 @@ class Transitions:
         run.come_to(state)
         if not run.catching_up:
             return comes_back or run.has_passed(state)
-        return not run.step_towards(state) or not run.declared.allows(run.state, state)
+        return not run.step_towards(state) or not run.leads_on(state)
 
     async def _until_alone(self, state: str) -> None:
         """Before a final state, wait for the effects under way, and settle doubts that were left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -153,15 +153,17 @@ class States(Generic[S]):
         return before == after or self[after].name in self.followers(before)
 
     def leads(self, before: str, after: str) -> bool:
-        """Whether `after` may follow `before`, directly or through other states."""
-        return after in self._reached(before)
+        """Whether `after` may follow `before`, directly or through other states that need no person. Those that do may
+        lead anywhere, which says nothing of the way."""
+        usual = {name for name, each in self._by_name.items() if not each.attention}
+        return after in self._reached(before, usual)
 
-    def _reached(self, before: str) -> set[str]:
+    def _reached(self, before: str, through: Collection[str] | None = None) -> set[str]:
         reached: set[str] = set()
         ahead = [before]
         while ahead:
             followers = {_text(each) for each in self.followers(ahead.pop())}
-            ahead += followers - reached
+            ahead += [each for each in followers - reached if through is None or each in through]
             reached |= followers
         return reached
 

@@ -51,7 +51,8 @@ class Author:
         if depth and self._is_rare() and (step := self._rare_step(depth, alone)):
             return step
         if choice < 0.6 or not depth:
-            return self._performance(self._moves(alone))
+            performance = self._performance(self._moves(alone))
+            return self._until_done(performance) if alone and self._is_rare() else performance
         if choice < 0.75:
             most = depth  # a small program has two branches of one step
             branches = range(random.randint(2, 1 + most))
@@ -89,6 +90,10 @@ class Author:
         if self._is_rare():
             more |= self._rare_terms(name)
         return ["perform", name, f"p{self._suffixes}", more]
+
+    def _until_done(self, performance: list[Any]) -> list[Any]:
+        more = {key: each for key, each in performance[3].items() if key not in ("expires", "again")}
+        return [*performance[:3], {**more, "until": True}]
 
     def _rare_terms(self, name: str) -> dict[str, Any]:
         random = self._random

@@ -7,9 +7,10 @@ A program is a list of steps, each a list that begins with its word:
     ["race", [program, ...]]     ["within", seconds, program]     ["step"]     ["enter", state]     ["save"]
     ["renew"]
 
-`perform` has as well: `own` = terms of its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a
-newer build gives it another input. `race` and `within` cancel what they leave. Times are counted from the start of the
-entity, so that a run that starts from its top finds the same ones.
+`perform` has as well: `until` = it is performed until it is done, and waits in `HELD` for each retry; `own` = terms of
+its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input. `race`
+and `within` cancel what they leave. Times are counted from the start of the entity, so that a run that starts from its
+top finds the same ones.
 """
 
 from __future__ import annotations
@@ -71,14 +72,15 @@ class Kept(BaseModel):
 
 
 class Place(StrEnum):
-    """States, in their order; each leads to the next one, and to both ends."""
+    """States, in their order; each leads to the next one, and to both ends. A person may be needed between any two."""
 
-    S0 = state("s0", leads_to=("s1", "ended"))
-    S1 = state("s1", leads_to=("s2", "ended"))
-    S2 = state("s2", leads_to=("s3", "ended"))
-    S3 = state("s3", leads_to=("s4", "ended"))
-    S4 = state("s4", leads_to=("s5", "ended"))
-    S5 = state("s5", leads_to=("ended",))
+    S0 = state("s0", leads_to=("s1", "held", "ended"))
+    S1 = state("s1", leads_to=("s2", "held", "ended"))
+    S2 = state("s2", leads_to=("s3", "held", "ended"))
+    S3 = state("s3", leads_to=("s4", "held", "ended"))
+    S4 = state("s4", leads_to=("s5", "held", "ended"))
+    S5 = state("s5", leads_to=("held", "ended"))
+    HELD = state("held", attention=True)
     ENDED = state("ended", final=True)
     CANCELLED = state("cancelled", cancelled=True)
 
@@ -175,14 +177,15 @@ async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str
         own["confirmed_by"] = lambda: lifecycle.confirmation(f"{name}/{suffix}")
     while True:
         await _come_before(lifecycle, entering or then)
+        if more.get("until"):
+            await lifecycle.perform_until_done(
+                effect, given, otherwise=Place.HELD, entering=entering, then=then, suffix=suffix, **own
+            )
+            return
         end = await lifecycle.perform(effect, given, entering=entering, then=then, suffix=suffix, expires_at=at, **own)
         if isinstance(end, Done):
-            reached = (
-                lifecycle.state is Place.ENDED
-                or entering is None
-                or ORDER.index(entering) <= ORDER.index(lifecycle.state)
-            )
-            if not reached:
+            ended = lifecycle.state is Place.ENDED or entering is None
+            if not (ended or ORDER.index(entering) <= _place(lifecycle)):
                 raise RuntimeError(f"{name} is done, and the state that it was to enter is not entered")
             return
         if not more.get("again"):
@@ -192,8 +195,13 @@ async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str
 
 async def _come_before(lifecycle: Any, place: Place | None) -> None:
     """Enter the states that were left out on the way to `place`, since what was to enter them was never begun."""
-    while place is not None and place is not Place.ENDED and ORDER.index(lifecycle.state) < ORDER.index(place) - 1:
-        await lifecycle.enter(ORDER[ORDER.index(lifecycle.state) + 1])
+    while place is not None and place is not Place.ENDED and _place(lifecycle) < ORDER.index(place) - 1:
+        await lifecycle.enter(ORDER[_place(lifecycle) + 1])
+
+
+def _place(lifecycle: Any) -> int:
+    """How far a lifecycle is in the order of its states. From `HELD` it can go anywhere."""
+    return len(ORDER) if lifecycle.state is Place.HELD else ORDER.index(lifecycle.state)
 
 
 class Interpreter(Lifecycle[Any, Any]):
