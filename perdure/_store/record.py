@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from perdure._wire.carried import Carried, Remembered, Unsettled, found_on_record
+from perdure._wire.carried import Carried, HowNotPerformed, Remembered, Unsettled, found_on_record
 from perdure._wire.terms import Terms
 from perdure._wire.writes import EffectView
 from perdure.contracts.keys import Key, slot_of
@@ -33,6 +33,7 @@ class Record(BaseModel):
         expects: ordinal of the last message that is delivered again.
         again: how often each effect was sent with a new key, by the keys on record.
         doubts: effects that must be settled before anything else.
+        done: keys of the effects that are done, and that `memory` has as ended without being done.
     """
 
     at: datetime
@@ -45,6 +46,15 @@ class Record(BaseModel):
     memory: Remembered | None = None
     again: dict[str, int] = Field(default_factory=dict)
     doubts: list[Doubt] = Field(default_factory=list)
+    done: list[str] = Field(default_factory=list)
+
+    @property
+    def ended(self) -> dict[str, HowNotPerformed]:
+        """Effects that have ended without being done, by key. An attempt that began after its effect had ended, in a
+        workflow task that did not know of the end, outdates that end."""
+        ended = {} if self.memory is None else self.memory.ended
+        attempted = {*self.done, *(each.key for each in self.doubts)}
+        return {key: how for key, how in ended.items() if how.in_doubt or key not in attempted}
 
 
 def carried_from(record: Record, generation: int, version: int, terms: dict[str, Terms]) -> Carried:
@@ -59,7 +69,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         since=record.since,
         snapshot=record.snapshot,
         again=again,
-        ended=known.ended,
+        ended=record.ended,
         unsettled={each.key: _unsettled(each, record, again, terms) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,
@@ -77,7 +87,6 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
 def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[str, Terms]) -> Unsettled:
     """A doubt for the next run. Nobody waits for a doubt that `perform` has returned, or whose effect was sent anew."""
     effect, suffix, number = Key(doubt.key).performance
-    reported = record.memory is not None and doubt.key in record.memory.ended
     newest = again.get(slot_of(effect, suffix), 0) == number
-    waits = newest and not reported and effect in terms
+    waits = newest and doubt.key not in record.ended and effect in terms
     return found_on_record(doubt.view, record.at, (effect, suffix) if waits else None)

@@ -13,6 +13,7 @@ from perdure._store.record import Doubt, Record
 from perdure._wire.carried import Remembered
 from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure.contracts.keys import Entity, Key, slot_of
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
 from perdure.errors import DatabaseUnavailable
 from perdure.testing.exploring.virtual_time import MOMENT
@@ -93,7 +94,8 @@ class VirtualDatabase:
                 again[slot] = max(again.get(slot, 0), number)
         doubts = [Doubt(key=key, view=view) for key, view in mine.items() if view.in_doubt]
         heard = max((move.heard for move in moves), default=0)
-        memory = moves[-1].memory if moves else None
+        memory = Remembered.model_validate((moves[-1].memory if moves else None) or {})
+        done = [key for key, view in mine.items() if view.status is EffectStatus.DONE and key in memory.ended]
         return Record(
             at=self.world.loop.now,
             state=self.store.state(entity),
@@ -102,9 +104,10 @@ class VirtualDatabase:
             snapshot=next((move.snapshot for move in reversed(moves) if move.snapshot is not None), None),
             heard=heard,
             expects=len(row.messages),
-            memory=None if memory is None else Remembered.model_validate(memory),
+            memory=memory,
             again=again,
             doubts=doubts,
+            done=done,
         )
 
 

@@ -19,6 +19,9 @@ begin
             where x.again > 0),
         'doubts', (
             select coalesce(jsonb_agg(jsonb_build_object('key', f.key, 'view', perdure.effect_view(f.key))), '[]') from effect f
-            where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status in ('attempting', 'in_doubt')))
+            where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status in ('attempting', 'in_doubt')),
+        'done', (
+            select coalesce(jsonb_agg(f.key), '[]') from effect f
+            where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status = 'done' and e.memory -> 'ended' ? f.key))
         from entity e where e.lifecycle = record_of.lifecycle and e.id = entity_id and e.generation = record_of.generation);
 end $$;
