@@ -17,11 +17,11 @@ from bench.cost.report import show, write
 from bench.cost.result import Result
 from bench.cost.rig import SERVERS, Rig, rig
 from bench.cost.slow import transactions_behind_slow_commits
-from bench.cost.tables import markdown, replaced
+from bench.cost.tables import markdown, markdown_of_all, replaced
 from bench.cost.ways import ROOT, WAYS, present
 from perdure import Settings
 
-PAGE = ROOT / "docs" / "costs.md"
+PAGES = {ROOT / "docs" / "costs.md": markdown, ROOT / "bench" / "cost" / "README.md": markdown_of_all}
 
 
 def main(
@@ -35,7 +35,9 @@ def main(
         float, typer.Option(help="PERDURE_RELAY_POLL_INTERVAL of our workers, seconds.")
     ] = Settings.model_fields["relay_poll_interval"].default,
     folder: Annotated[Path, typer.Option(help="Where bench.json and bench.html go.")] = Path("build"),
-    page: Annotated[bool, typer.Option("--write", help="Write the tables into docs/costs.md.")] = False,
+    write_pages: Annotated[
+        bool, typer.Option("--write", help="Write the tables into docs/costs.md, and all into bench/cost/README.md.")
+    ] = False,
 ) -> None:
     """Measure the cost of a comment notification: Temporal's sample, Perdure, an empty workflow, and DBOS."""
     settings = {"PERDURE_RELAY_POLL_INTERVAL": str(relay_poll_interval)}
@@ -45,8 +47,9 @@ def main(
     result = asyncio.run(run(plan, server))
     write(result, folder)
     show(result)
-    if page:
-        PAGE.write_text(replaced(PAGE.read_text(), markdown(result)))
+    if write_pages:
+        for page, tables in PAGES.items():
+            page.write_text(replaced(page.read_text(), tables(result)))
     raise typer.Exit(0 if all(each.met for each in result.gates) else 1)
 
 

@@ -14,8 +14,7 @@ from rich.console import Console
 from bench.cost.figures import figures, ratios, spread
 from bench.cost.measure import PINNED
 from bench.cost.result import Result
-from bench.cost.rig import SERVERS
-from bench.cost.tables import Table, about, counted, held, timed, wanted
+from bench.cost.tables import Table, about, everything
 from bench.cost.ways import WAYS
 
 _PARTS = {
@@ -53,7 +52,7 @@ def write(result: Result, folder: Path) -> None:
 def show(result: Result) -> None:
     """Print the tables."""
     console = Console(width=max(Console().width, 160))  # narrower tables can't be read, also not in a file
-    for title, cells in _tables(result):
+    for title, cells in everything(result):
         table = rich.table.Table(*cells[0], title=title)
         for line in cells[1:]:
             table.add_row(*line)
@@ -61,21 +60,12 @@ def show(result: Result) -> None:
     console.print(about(result))
 
 
-def _tables(result: Result) -> list[tuple[str, Table]]:
-    return [
-        ("counted", counted(result)),
-        *((f"timed: {SERVERS[server]}; medians (least - most)", timed(result, server)) for server in result.rounds),
-        ("wanted", wanted(result)),
-        ("must hold", held(result)),
-    ]
-
-
 def _page(result: Result) -> str:
     body = [f"<p>{html.escape(about(result))}</p>"]
     figures_ = [_cpu(result), _bars(result, "runs_per_s", "runs/s"), _latency(result), _ratios(result)]
     for number, figure in enumerate(figures_):
         body.append(figure.to_html(full_html=False, include_plotlyjs=number == 0))
-    for title, table in _tables(result):
+    for title, table in everything(result):
         body.append(f"<h2>{html.escape(title)}</h2>{_html(table)}")
     return _PAGE.format(body="\n".join(body))
 

@@ -1,4 +1,4 @@
-"""The figures as tables, for the terminal, for `bench.html`, and for docs/costs.md."""
+"""The figures as tables, for the terminal, for `bench.html`, for docs/costs.md, and for the README beside."""
 
 from __future__ import annotations
 
@@ -85,6 +85,22 @@ def markdown(result: Result) -> str:
     missed = _lines([heading, *(line for line in lines if any(cell.endswith(" NO") for cell in line))])
     parts = [about(result) + ".", _lines(counted(result)), f"**{_title(server)}**", timed, "**Missed targets**", missed]
     return "\n\n".join(parts) + "\n"
+
+
+def everything(result: Result) -> list[tuple[str, Table]]:
+    """All tables, each with its title."""
+    return [
+        ("counted", counted(result)),
+        *((f"timed: {SERVERS[server]}; medians (least - most)", timed(result, server)) for server in result.rounds),
+        ("wanted", wanted(result)),
+        ("must hold", held(result)),
+    ]
+
+
+def markdown_of_all(result: Result) -> str:
+    """The tables beside the benchmark: all of them."""
+    parts = [f"**{title[0].upper()}{title[1:]}**\n\n{_lines(table)}" for title, table in everything(result)]
+    return "\n\n".join([about(result) + ".", *parts]) + "\n"
 
 
 def replaced(page: str, tables: str) -> str:

@@ -16,8 +16,8 @@ from bench.cost.measure import PINNED, Plan, Round, measure
 from bench.cost.pinning import cores, pinned
 from bench.cost.report import write
 from bench.cost.result import Result
-from bench.cost.rig import rig
-from bench.cost.tables import markdown, replaced
+from bench.cost.rig import SERVERS, rig
+from bench.cost.tables import markdown, markdown_of_all, replaced
 from bench.cost.ways import WAYS, present
 from tests.deadline import until
 
@@ -76,6 +76,8 @@ def test_the_report_has_every_figure(measured: dict[str, list[Round]], tmp_path:
     assert page.startswith("before\n<!-- bench -->\n\nMeasured on ")
     assert page.endswith("|\n\n<!-- /bench -->\nafter\n")
     assert "the table before" not in page
+    for title in ("Counted", *(f"Timed: {SERVERS[server]}; medians (least - most)" for server in SERVERS), "Must hold"):
+        assert f"**{title}**\n\n|  | " in markdown_of_all(result)
 
 
 async def test_pinned_processes_stay_on_their_cores_with_all_their_threads() -> None:
