@@ -108,12 +108,12 @@ async def test_certificates_of_temporal_are_replaced_while_a_worker_a_relay_and_
         assert await relay.wait() == 0
 
 
-async def refused(world: World, *arguments: str, **environment: str) -> str:
-    """The one line by which a worker ends that can't begin."""
+async def refused(world: World, status: int, **environment: str) -> str:
+    """The one line by which a worker ends that can't begin; `status` = 2 where a setting can't be used."""
     process = WorkerProcess(world, "tests.apps.bodies:app", environment)
     world.workers.append(process)
     await process.launch()
-    assert await process.gone() == 1
+    assert await process.gone() == status
     lines = [line for line in process.text().splitlines() if "perdure.store: " not in line]
     assert len(lines) == 1, process.text()
     return lines[0]
@@ -161,14 +161,15 @@ async def test_a_file_that_temporal_can_not_be_reached_with_is_named(
     files.write(authority, authority.issue("worker"))
     file: Path = getattr(files, name)
     file.unlink() if content is None else file.write_bytes(content)
+    status = 2 if content is None else 1
     async with behind_tls(temporal.address, server_context(authority.issue("server"), authority, tmp_path)) as proxy:
-        said = await refused(world, TEMPORAL_ADDRESS=f"127.0.0.1:{proxy.port}", **files.temporal())
+        said = await refused(world, status, TEMPORAL_ADDRESS=f"127.0.0.1:{proxy.port}", **files.temporal())
     assert re.search(why, said), said
 
 
 async def test_a_profile_that_can_not_be_used_is_not_quoted(world: World, tmp_path: Path) -> None:
     (tmp_path / "profile").write_text("[profile.default]\napi_key = 'S3CRET\n")
-    said = await refused(world, TEMPORAL_CONFIG_FILE=str(tmp_path / "profile"))
+    said = await refused(world, 2, TEMPORAL_CONFIG_FILE=str(tmp_path / "profile"))
     assert "TEMPORAL_CONFIG_FILE can't be used" in said
     assert "S3CRET" not in said
 
@@ -176,7 +177,7 @@ async def test_a_profile_that_can_not_be_used_is_not_quoted(world: World, tmp_pa
 async def test_a_certificate_without_its_key_is_refused(world: World, files: Files) -> None:
     authority = Authority()
     files.write(authority, authority.issue("worker"))
-    said = await refused(world, **{k: v for k, v in files.temporal().items() if "KEY" not in k})
+    said = await refused(world, 1, **{k: v for k, v in files.temporal().items() if "KEY" not in k})
     assert "must be given together" in said
 
 

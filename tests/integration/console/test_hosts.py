@@ -71,7 +71,10 @@ def in_fastapi(made: Console) -> FastAPI:
     @host.get("/page")
     async def page(request: Request) -> Response:
         request.session["of the host"] = "kept"
-        return Response("<!doctype html><title>host</title>", media_type="text/html")
+        icon = (
+            '<link rel="icon" href="data:,">'  # else the browser asks for one, and says at some time that there is none
+        )
+        return Response(f"<!doctype html><title>host</title>{icon}", media_type="text/html")
 
     host.mount("/perdure", made)
     return host

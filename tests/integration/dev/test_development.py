@@ -244,7 +244,7 @@ async def test_a_database_that_works_with_a_namespace_of_no_development_is_refus
 )
 async def test_a_server_on_another_machine_is_refused(shop: Path, name: str, value: str, shown: str) -> None:
     async with developing(shop, environment={name: value}) as dev:
-        assert await dev.ended() == 1
+        assert await dev.ended() == 2
     assert f"{name}={shown}: `perdure dev` uses servers on this machine only" in dev.text
     assert "secret" not in dev.text
 
@@ -261,7 +261,7 @@ async def test_a_command_that_can_not_be_run_is_named(
     shop: Path, servers: dict[str, str], command: str, why: str
 ) -> None:
     async with developing(shop, "shop", "--beside", command, environment=servers) as dev:
-        assert await dev.ended() == 1
+        assert await dev.ended() == 2
     assert why in dev.text
 
 

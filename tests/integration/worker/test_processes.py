@@ -127,7 +127,7 @@ async def test_a_port_that_is_taken_is_named(world: World) -> None:
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     where = f"prometheus:127.0.0.1:{taken.sockets[0].getsockname()[1]}"
     async with taken, fleet(world, PERDURE_METRICS=where) as made:
-        assert await made.status() == 1
+        assert await made.status() == 2
         assert f"PERDURE_METRICS='{where}'" in made.text
 
 

@@ -241,7 +241,8 @@ async def test_a_connection_without_a_request_is_closed(sent: bytes, caplog: pyt
     async with served(patience=0.01, caplog=caplog) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent)
-        assert await in_time(reader.read()) == b""
+        with suppress(ConnectionResetError):  # the server may close before it has read what was sent
+            assert await in_time(reader.read()) == b""
         writer.close()
 
 
