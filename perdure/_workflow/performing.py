@@ -17,7 +17,7 @@ from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import OwnTerms
 from perdure._wire.writes import EffectView, FenceOp, storable
-from perdure._workflow.arriving import has_arrived
+from perdure._workflow.arriving import is_ahead
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
@@ -212,7 +212,7 @@ class Performance(Generic[In, Out]):
     def _comes_back(self) -> bool:
         """Whether an earlier run has performed the effect to its end, and this branch of `run` comes to it for the
         first time. Other branches may have arrived, and the state may be the one on record."""
-        comes_back = not has_arrived() and self.key in self._run.effects.ended_earlier
+        comes_back = not is_ahead() and self.key in self._run.effects.ended_earlier
         return comes_back and workflow.patched(ENDS_ARE_REPEATED)
 
     async def _until_settled(self) -> Done[Out] | NotPerformed:
