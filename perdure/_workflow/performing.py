@@ -244,8 +244,9 @@ class Performance(Generic[In, Out]):
 
     def _decide(self) -> Again | Ask | Look | Record | Park | Settled:
         luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
-        now, ending = workflow.now(), self._run.requests.ending
-        known = replace(self.known, age=max(now - self.record.seen_at, timedelta(0)))
+        now, ending, known = workflow.now(), self._run.requests.ending, self.known
+        if now > self.record.seen_at:
+            known = replace(known, age=now - self.record.seen_at)
         return decide(self.effect, known, now=now, expires_at=self._expires_at, ending=ending, luck=luck)
 
     async def _wait(self, pause: timedelta) -> bool:
@@ -276,7 +277,8 @@ class Performance(Generic[In, Out]):
             self._next_at = None
             return False
         # A workflow task that was lost since then may have begun an attempt without this run.
-        self.record.note(read=False)
+        if self.known.read:
+            self.record.note(read=False)
         if self._stops:
             raise asyncio.CancelledError
         woken, self._pause_ended, self._next_at = self._is_woken(), False, None
