@@ -45,6 +45,9 @@ BOUNDS = {
     "idle_in_transaction_session_timeout": "15s",
     # Each step of a write must see what others committed before it.
     "default_transaction_isolation": "read committed",
+    # A plan that uses a node which is switched off has so high a cost that PostgreSQL would compile it: for a second or
+    # more, each time.
+    "jit": "off",
 }
 PATIENCE = 5.0
 """Seconds that a client waits for a statement: the server's bound and `_ON_THE_WAY`."""

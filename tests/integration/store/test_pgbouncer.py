@@ -12,17 +12,14 @@ import pytest
 
 from infra.pgbouncer import PgBouncer
 from perdure import Client
-from perdure._store.connecting import Pool
+from perdure._store.connecting import BOUNDS, Pool
 from perdure._store.postgres import Database
 from perdure.servers.postgres import PostgresServer
 from tests.apps.straight import app
 from tests.deadline import in_time
 from tests.world import World
 
-IGNORING = (
-    "extra_float_digits, lock_timeout, statement_timeout, idle_in_transaction_session_timeout, "
-    "default_transaction_isolation"
-)
+IGNORING = ", ".join(["extra_float_digits", *BOUNDS])
 HOURS = 10_000.0
 """Seconds that no test takes."""
 

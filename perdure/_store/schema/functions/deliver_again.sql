@@ -1,7 +1,7 @@
 -- Puts an open entity's start, and the messages since its snapshot, into the outbox again. An open run continues, and processes no
 -- message twice. The plan is kept to the primary key of the outbox, as in `start_again`.
 create or replace function perdure.deliver_again(lifecycle text, entity_id text) returns void
-language plpgsql set search_path = perdure, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+language plpgsql set search_path = perdure, pg_temp set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 begin
     insert into outbox (lifecycle, id, generation, kind, body, priority)

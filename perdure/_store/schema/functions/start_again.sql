@@ -4,7 +4,7 @@
 -- A recovery fills the outbox, and PostgreSQL plans for the empty one that it saw last. So the plan may not sort, and the order leads
 -- it to the primary key: otherwise each entity would read the rows of all others.
 create or replace function perdure.start_again_any(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text) returns boolean
-language plpgsql security definer set search_path = perdure, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+language plpgsql security definer set search_path = perdure, pg_temp set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 declare
     i ident;
