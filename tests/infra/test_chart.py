@@ -175,6 +175,20 @@ def labels_of(manifest: dict[str, Any]) -> dict[str, str]:
     return dict(spec["template"]["metadata"]["labels"])
 
 
+def test_each_pod_has_the_variables_as_they_were_written_and_the_files_of_the_values() -> None:
+    found = [pod for each in manifests(HERE / "values/everything.yaml") for pod in pods(each)]
+    assert len(found) == 5
+    for pod in found:
+        assert pod["serviceAccountName"] == "shop"
+        assert "postgres" in [each["name"] for each in pod["volumes"]]
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            given = {each["name"]: each.get("value") for each in container["env"]}
+            wanted = {"LARGEST": "12345678", "SLOWEST": "0.05", "SHOWN": "true", "NAMED": "1e6"}
+            assert wanted.items() <= given.items()
+            assert "/etc/perdure/postgres" in [each["mountPath"] for each in container["volumeMounts"]]
+            assert {*container["resources"]} == {"requests", "limits"}  # else a quota refuses the pod
+
+
 def test_each_value_has_a_rule_and_a_default() -> None:
     schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load(_values())
     assert {*schema["properties"]} - {"global"} == {*values}

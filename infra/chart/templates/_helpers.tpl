@@ -59,7 +59,7 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- end }}
 - {name: PERDURE_LOG, value: json}
 {{- range $name, $value := .environment }}
-- {name: {{ $name }}, value: {{ $value | toString | quote }}}
+- {name: {{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -152,12 +152,16 @@ volumeMounts:
 {{- if .Values.temporal.tls.authoritySecret }}
   - {name: temporal-authority, mountPath: /etc/perdure/temporal-authority, readOnly: true}
 {{- end }}
+{{- with .Values.volumeMounts }}{{ toYaml . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{- define "perdure.pod" -}}
 # So that perdure is not process 1, which would ignore a SIGTERM while Python starts.
 shareProcessNamespace: true
 automountServiceAccountToken: false
+{{- with .Values.serviceAccount }}
+serviceAccountName: {{ . }}
+{{- end }}
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{- range . }}
@@ -187,6 +191,7 @@ volumes:
 {{- if .Values.temporal.tls.authoritySecret }}
   - {name: temporal-authority, secret: {secretName: {{ .Values.temporal.tls.authoritySecret }}}}
 {{- end }}
+{{- with .Values.volumes }}{{ toYaml . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{/* With (list $ "component"). */}}
