@@ -28,8 +28,8 @@ from perdure.servers.temporal import TemporalServer
 
 ROOT = Path(__file__).parents[1]
 INPUT = {"id": 1, "post_id": 7, "author": "Ann", "body": "Well said. " * 10, "recipient": "bob@blog.example"}
-FIRST = 100
-"""So many are there before anything is measured."""
+FIRST = 1_000
+"""So many are there before anything is measured. They fill what a worker has freed when it started, some 20 MB."""
 _START = """
     select count(perdure.start('waiting', n::text, $2::jsonb)) from generate_series($1::int, $1::int + $3::int - 1) n
 """

@@ -50,9 +50,8 @@ class Host(Protocol):
     def heartbeat(self, progress: Any) -> None:
         """Send Temporal a heartbeat with the progress."""
 
-    def stopping(self) -> asyncio.Future[None]:
-        """A future that is done when a call must end: the worker has received a request to stop and the grace time is
-        over, or the workflow makes the next attempt. Whoever awaits it cancels it afterwards."""
+    async def stopping(self) -> None:
+        """Return when the worker has received a request to stop and the grace time is over."""
 
     @property
     def heartbeat_every(self) -> float | None:
@@ -170,7 +169,8 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
     except Exception as error:  # any exception means that the look-up could not answer
         log_event(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
         return report.model_copy(update={"said": CallResult.MUTE, "why": describe(error)})
-    log_event(log, "looked up", key=key, lookup=find.name, hit=receipt is not None, believable=believable)
+    outcome = "hit" if receipt is not None else "miss" if believable else "early"
+    log_event(log, "looked up", key=key, lookup=find.name, outcome=outcome)
     if receipt is None:
         return report
     fence = order.write.fence.model_copy(
@@ -293,7 +293,7 @@ async def _call(
 
 async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
     """Await `call` for at most `timeout` seconds, and no longer than the worker's grace time."""
-    calling, stop = asyncio.ensure_future(call), host.stopping()
+    calling, stop = asyncio.ensure_future(call), asyncio.ensure_future(host.stopping())
     over_at = boot_clock() + timeout
     try:
         await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -359,6 +359,7 @@ async def _put_on_record(
     moves = then is not None and status is EffectStatus.DONE
     alone = {"move": None, "column": None, "input": None, "fence": fence}
     order = then.model_copy(update={"fence": fence}) if then and moves else write.model_copy(update=alone)
+    report = report.model_copy(update={"version": version})
     try:
         answer = await keep(order, store, PATIENCE)
     except (DatabaseUnavailable, RefusedWrite):
@@ -366,7 +367,7 @@ async def _put_on_record(
         if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
             lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
             report = report.model_copy(update={"receipt": None, "why": lost})
-        return report.model_copy(update={"recorded": False, "version": version})
+        return report.model_copy(update={"recorded": False})
     view = answer.effect or EffectView(status=status, token=begun.token)
     if status is EffectStatus.DONE and view.receipt is None and view.too_large is None:
         view = _fitting(view.model_copy(update={"receipt": report.receipt}))

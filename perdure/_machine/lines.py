@@ -13,6 +13,8 @@ _WIDTH = 8
 """Characters of a name, so that most lines begin in one column."""
 _LONGEST = 1 << 16
 """Bytes of a line. What is longer is cut into several."""
+_TOO_EARLY = b"Frontend is not healthy yet"
+"""Temporal logs this as an error each time that it is asked, before it serves, whether it serves."""
 _OF_TEMPORAL = {"level", "ts", "msg", "logging-call-at", "stacktrace"}
 
 
@@ -46,7 +48,8 @@ class Lines:
         if name in self.muted:
             return
         shown = json_line if self._as_json else plain_line
-        sys.stderr.write("".join(f"{shown(name, line.decode(errors='replace'))}\n" for line in lines))
+        kept = (line for line in lines if _TOO_EARLY not in line)
+        sys.stderr.write("".join(f"{shown(name, line.decode(errors='replace'))}\n" for line in kept))
         sys.stderr.flush()
 
 

@@ -23,6 +23,8 @@ RUNS = 10
 """Runs that are read, the newest ones: each restart is one, and each time that a long life goes on in a new one."""
 EVENTS = 5000
 """Events that are read of one run."""
+PAGE = 256
+"""Events of an answer: Temporal gives no more, and logs a warning where more are requested."""
 UNDER_WAY = "under way"
 
 _SUMMARY = re.compile(r"(?P<slot>.+): (?P<kind>attempt|look-up) (?P<number>\d+)")
@@ -94,7 +96,7 @@ async def read_history(client: Client, workflow_id: str, newest: str) -> History
     found.runs, found.cut = await _runs(client, workflow_id, newest)
     for run in found.runs:
         reading = _Reading(client.data_converter)
-        events = client.get_workflow_handle(workflow_id, run_id=run).fetch_history_events(page_size=1000)
+        events = client.get_workflow_handle(workflow_id, run_id=run).fetch_history_events(page_size=PAGE)
         async for event in events:
             await reading.take(event)
             if event.event_id >= EVENTS:

@@ -15,7 +15,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._wire.indexed import ATTENTION, KEYS, STATE
@@ -75,8 +75,9 @@ class Indexing(Service):
             return False
         missing = await lacking(self._client, self._keys)
         if not missing and time.monotonic() >= self._not_before:
-            for key in self._keys:
-                await self._client.count_workflows(f"{key.name} = 'x'", rpc_timeout=_RPC)
+            if not await self._usable():
+                self.every = _SOON
+                return False
             self._known, self.every = True, EVERY
             if self._registered:
                 log_event(log, "search attributes are registered", names=", ".join(self._registered))
@@ -100,6 +101,17 @@ class Indexing(Service):
     def refused(self) -> None:
         """A server did not know them: none for a while."""
         self._known, self._not_before = False, time.monotonic() + EVERY
+
+    async def _usable(self) -> bool:
+        """Whether the server takes those that are registered: for some seconds, its caches may not have them."""
+        try:
+            for key in self._keys:
+                await self._client.count_workflows(f"{key.name} = 'x'", rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                return False
+            raise
+        return True
 
     async def _register(self, missing: list[str]) -> None:
         asked = AddSearchAttributesRequest(

@@ -34,7 +34,10 @@ async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any
     """
     found = await connection.fetchrow(query("app_column"), column.table, column.key, column.column)
     if found is None:
-        raise DeclarationError(f"{lifecycle}: mirror={column} names a table or column that the database does not have")
+        raise DeclarationError(
+            f"{lifecycle}: mirror={column} names a table or column that the database does not have: "
+            "run the migration that makes it, or correct the column"
+        )
     return found
 
 

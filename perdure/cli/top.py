@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -60,9 +59,7 @@ def top(
     console = Console()
     if not (console.is_terminal and sys.stdin.isatty()):
         refuse("perdure top is for a terminal, and for a person: perdure status --json is for scripts", 2)
-    declared = loaded(app)
-    logging.disable(logging.WARNING)  # a line of the log would stand amid the screen, which has the reason anyway
-    _show(console, every, declared)
+    _show(console, every, loaded(app))
 
 
 def _show(console: Console, every: float, app: App | None) -> None:

@@ -46,9 +46,9 @@ class RehearsalHost:
     def heartbeat(self, progress: Any) -> None:
         """Nobody listens."""
 
-    def stopping(self) -> asyncio.Future[None]:
+    async def stopping(self) -> None:
         """It is never told to stop."""
-        return asyncio.get_running_loop().create_future()
+        await asyncio.Event().wait()
 
     @property
     def heartbeat_every(self) -> float | None:

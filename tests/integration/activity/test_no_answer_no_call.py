@@ -25,9 +25,9 @@ class Quiet:
     def heartbeat(self, progress: object) -> None:
         """Nobody listens."""
 
-    def stopping(self) -> asyncio.Future[None]:
+    async def stopping(self) -> None:
         """Never."""
-        return asyncio.get_running_loop().create_future()
+        await asyncio.Event().wait()
 
 
 async def test_an_attempt_that_can_not_be_put_on_record_makes_no_call() -> None:
