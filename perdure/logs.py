@@ -3,10 +3,14 @@ messages of errors that may quote one."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from perdure._text.privacy import format_error
@@ -14,6 +18,8 @@ from perdure._text.shown import field, json_text, lines, one_line
 
 FIELDS = "perdure"
 """Attribute of a log record with the fields."""
+LONG = 1.5
+"""Seconds after which a wait is logged."""
 
 
 def log_event(log: logging.Logger, sentence: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -21,6 +27,17 @@ def log_event(log: logging.Logger, sentence: str, *, level: int = logging.INFO, 
     if log.isEnabledFor(level):
         known = {name: value for name, value in fields.items() if value is not None}
         log.log(level, sentence, extra={FIELDS: known}, stacklevel=2)
+
+
+@contextmanager
+def long_wait(log: logging.Logger, sentence: str, **fields: Any) -> Iterator[None]:
+    """Log a warning if the body takes longer than `LONG` seconds."""
+    warn = partial(log_event, log, sentence, level=logging.WARNING, **fields)
+    timer = asyncio.get_running_loop().call_later(LONG, warn)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class JsonLines(logging.Formatter):
@@ -52,6 +69,21 @@ class PlainLines(logging.Formatter):
         return line
 
 
+class NoteLines(logging.Formatter):
+    """A line of a command that ends by itself: `perdure: waits for PostgreSQL (at postgresql://localhost/shop)`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"perdure: {one_line(_message(record))}"
+        if fields := getattr(record, FIELDS, {}):
+            line += f" ({', '.join(f'{name} {one_line(value)}' for name, value in fields.items())})"
+        if record.exc_info and record.exc_info[1]:
+            line += "\n" + lines(format_error(record.exc_info[1]))
+        return line
+
+
+_FORMS = {"json": JsonLines, "text": PlainLines, "notes": NoteLines}
+
+
 def _message(record: logging.LogRecord) -> str:
     """The text of a record, in one line. An event loop adds the `repr` of an exception in further lines, and pydantic
     that of a value."""
@@ -64,8 +96,8 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def set_up(kind: str, level: str) -> None:
-    """Log to standard error as `kind` (`json` or `text`), from `level` on."""
+    """Log to standard error as `kind` (`json`, `text` or `notes`), from `level` on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if kind == "json" else PlainLines())
+    handler.setFormatter(_FORMS[kind]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)

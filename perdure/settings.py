@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -16,6 +17,14 @@ from perdure.errors import InvalidSetting
 Scope = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
+_PREFIX = "PERDURE_"
+_BESIDE = (
+    *("APP", "BY", "ADMIN_DATABASE_URL", "TEMPORAL_DATABASE_URL", "CONSOLE_OIDC_SECRET"),
+    *("TEMPORAL_BIN", "TEMPORAL_CHECKSUM", "TEMPORAL_RELEASES", "TEST_POSTGRES_BIN", "TEST_TEMPORAL_ADDRESS"),
+)
+"""Variables that commands, servers and the pytest plugin read beside `Settings`."""
+_ALIKE = 0.8
+"""From this part of equal letters on, a name counts as another one misspelt."""
 _DATABASE = "postgresql://USER@HOST:PORT/DATABASE"
 _FORMS = {
     "PERDURE_SCOPE": "a small letter, then small letters, digits, _ and -, at most 63 characters",
@@ -94,7 +103,7 @@ class Settings(BaseSettings):
         'orders:shop'
     """
 
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True)
 
     database_url: str = Field(default="postgresql://localhost/postgres", pattern=r"^postgres(ql)?://")
     column_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
@@ -180,7 +189,27 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = "PERDURE_" + "_".join(str(part) for part in first["loc"]).upper()
+        name = _PREFIX + "_".join(str(part) for part in first["loc"]).upper()
         given = "***" if name == "PERDURE_KEYS" or name.endswith("DATABASE_URL") else repr(first["input"])
         why = f"write {_FORMS[name]}" if first["type"] == "string_pattern_mismatch" else first["msg"]
         raise InvalidSetting(f"{name}={given}: {why}") from None
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that Perdure does not read although their name is nearly that of one which it reads, each with that
+    name. A name with further words is another program's: Kubernetes sets `PERDURE_RELAY_PORT` for a service.
+
+    Example:
+        >>> misspelt({"PERDURE_CONECTIONS": "9", "PERDURE_SHOP_DATABASE_URL": "", "PERDURE_RELAY_PORT": ""})
+        {'PERDURE_CONECTIONS': 'PERDURE_CONNECTIONS'}
+    """
+    known = [*map(str.upper, Settings.model_fields), *_BESIDE]
+    found = {}
+    for name in sorted(environment):
+        word = name.removeprefix(_PREFIX)
+        if not name.startswith(_PREFIX) or word in known:
+            continue
+        for near in difflib.get_close_matches(word, known, n=1, cutoff=_ALIKE):
+            if f"_{near}_" not in f"_{word}_" and _PREFIX + near not in environment:
+                found[name] = _PREFIX + near
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -37,6 +38,8 @@ sys.dont_write_bytecode = False
 # Tests kill servers: the SDK's warnings about that would bury the failure that a report is about.
 Runtime.set_default(quiet_runtime())
 os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
+# A shell lets what it starts in the background ignore SIGINT, and so the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROMPT_TIMERS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',

@@ -50,8 +50,9 @@ class Host(Protocol):
     def heartbeat(self, progress: Any) -> None:
         """Send Temporal a heartbeat with the progress."""
 
-    async def stopping(self) -> None:
-        """Return when the worker has received a request to stop and the grace time is over."""
+    def stopping(self) -> asyncio.Future[None]:
+        """A future that is done when a call must end: the worker has received a request to stop and the grace time is
+        over, or the workflow makes the next attempt. Whoever awaits it cancels it afterwards."""
 
     @property
     def heartbeat_every(self) -> float | None:
@@ -293,7 +294,7 @@ async def _call(
 
 async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
     """Await `call` for at most `timeout` seconds, and no longer than the worker's grace time."""
-    calling, stop = asyncio.ensure_future(call), asyncio.ensure_future(host.stopping())
+    calling, stop = asyncio.ensure_future(call), host.stopping()
     over_at = boot_clock() + timeout
     try:
         await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -359,7 +360,6 @@ async def _put_on_record(
     moves = then is not None and status is EffectStatus.DONE
     alone = {"move": None, "column": None, "input": None, "fence": fence}
     order = then.model_copy(update={"fence": fence}) if then and moves else write.model_copy(update=alone)
-    report = report.model_copy(update={"version": version})
     try:
         answer = await keep(order, store, PATIENCE)
     except (DatabaseUnavailable, RefusedWrite):
@@ -367,7 +367,7 @@ async def _put_on_record(
         if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
             lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
             report = report.model_copy(update={"receipt": None, "why": lost})
-        return report.model_copy(update={"recorded": False})
+        return report.model_copy(update={"recorded": False, "version": version})
     view = answer.effect or EffectView(status=status, token=begun.token)
     if status is EffectStatus.DONE and view.receipt is None and view.too_large is None:
         view = _fitting(view.model_copy(update={"receipt": report.receipt}))

@@ -35,18 +35,18 @@ class TemporalHost:
         self._grace = grace
         self._resources = resources
         self._info = activity.info()
-        self._given_way = asyncio.get_running_loop().create_future()
+        self._stop: asyncio.Future[None] | None = None
+        self._gives_way = False
 
     def heartbeat(self, progress: Any) -> None:
         activity.heartbeat(progress)
 
-    async def stopping(self) -> None:
+    def stopping(self) -> asyncio.Future[None]:
         # This event comes at once in both kinds of activity. The worker's stop does not even cancel a local one.
-        shutdown = asyncio.ensure_future(self._shutdown())
-        try:
-            await asyncio.wait({shutdown, self._given_way}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            shutdown.cancel()
+        self._stop = asyncio.ensure_future(self._shutdown())
+        if self._gives_way:
+            self._stop.cancel()
+        return self._stop
 
     async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
         """Await an execution to its end, even if it counts as lost in Temporal. Its late outcome is recorded too.
@@ -62,8 +62,10 @@ class TemporalHost:
                 details = activity.cancellation_details()
                 asked = details is not None and details.cancel_requested and not details.worker_shutdown
                 # If a person requested the lifecycle's end, the call continues to its own end.
-                if gives_way and not asked and not self._given_way.done():
-                    self._given_way.set_result(None)
+                if gives_way and not asked:
+                    self._gives_way = True
+                    if self._stop is not None:
+                        self._stop.cancel()
         return running.result()
 
     async def _shutdown(self) -> None:
@@ -177,8 +179,8 @@ class Activities:
             self._check(order)
             patience = PATIENCE if activity.info().is_local else 25.0
             host = TemporalHost(min(self._grace, 2.0))
-            committing = asyncio.ensure_future(keep(order, self._fitting(), patience))
-            stop = asyncio.ensure_future(host.stopping())
+            committing: asyncio.Future[Any] = asyncio.ensure_future(keep(order, self._fitting(), patience))
+            stop = host.stopping()
             try:
                 async with Pulse(host).beating():
                     await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)

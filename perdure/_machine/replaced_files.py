@@ -10,8 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from perdure._services.service import Service
 from perdure._text.privacy import describe
 from perdure._worker.child import Child
+from perdure.errors import UnusableFile
 from perdure.logs import log_event
 
 log = logging.getLogger("perdure.up")
@@ -20,10 +22,9 @@ LOOK_EVERY = 10.0
 """Seconds between two looks at the files."""
 
 
-async def restart_when_replaced(
-    child: Child, files: Iterable[Path], check: Callable[[], Awaitable[None]], every: float = LOOK_EVERY
-) -> None:
-    """Restart the process each time that its files have changed and can be used, until this is cancelled.
+class ReplacedFiles(Service):
+    """Restarts a process each time that its files have changed and can be used. If they cannot be used, it logs that,
+    and the process continues with what it has read.
 
     Args:
         child: the process.
@@ -31,23 +32,31 @@ async def restart_when_replaced(
         check: connects with the present files; raises if they can't be used.
         every: seconds between two looks.
     """
-    files = tuple(files)
-    used = tried = _contents(files)
-    while True:
-        await asyncio.sleep(every)
-        found = await asyncio.to_thread(_contents, files)
-        if found == used:
-            continue
+
+    def __init__(
+        self, child: Child, files: Iterable[Path], check: Callable[[], Awaitable[None]], every: float = LOOK_EVERY
+    ) -> None:
+        super().__init__(f"certificates of {child.name}", every)
+        self._child, self._files, self._check = child, tuple(files), check
+        self._used = _contents(self._files)
+
+    async def once(self) -> bool:
+        """See base class.
+
+        Raises:
+            UnusableFile: the present files can't be used.
+        """
+        found = await asyncio.to_thread(_contents, self._files)
+        if found == self._used:
+            return False
         try:
-            await check()
+            await self._check()
         except Exception as error:  # whatever it is, the process goes on with what it has
-            if found != tried:
-                log_event(log, "replaced files can't be used yet", level=logging.ERROR, error=describe(error))
-            tried = found
-            continue
-        used = tried = found
-        log_event(log, "certificates were replaced: the process is restarted, to read them", process=child.name)
-        child.terminate()
+            raise UnusableFile(f"replaced files can't be used yet: {describe(error)}") from error
+        self._used = found
+        log_event(log, "certificates were replaced: the process is restarted, to read them", process=self._child.name)
+        self._child.terminate()
+        return False
 
 
 def _contents(files: tuple[Path, ...]) -> list[bytes | None]:

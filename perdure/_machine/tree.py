@@ -18,8 +18,9 @@ from perdure._machine.hanging import Hanging
 from perdure._machine.lines import Lines
 from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
-from perdure._machine.replaced_files import restart_when_replaced
+from perdure._machine.replaced_files import ReplacedFiles
 from perdure._services.health import EventLoop, Health
+from perdure._services.services import Services
 from perdure._worker.child import Child
 from perdure._worker.notifying import OF_SUPERVISOR, READY, SOCKET, STOPPING, WATCHDOG, notify, watchdog_interval
 from perdure._worker.processes import WorkerProcess, patience, served
@@ -58,6 +59,7 @@ class Tree:
         self._workers: list[WorkerProcess] = []
         self._keeping: list[asyncio.Task[None]] = []
         self._health, self._loop = Health("supervisor"), EventLoop()
+        self._services = Services()
         self._ready = False
 
     async def run(self, stop: asyncio.Task[bool]) -> None:
@@ -141,7 +143,9 @@ class Tree:
 
         self._watch(Hanging(child, self._address, machine.namespace, temporal.check_parts, postgres_answers))
         if files := made[-1].tls_files:
-            self._keeping.append(asyncio.create_task(restart_when_replaced(child, files, postgres_answers)))
+            replaced = ReplacedFiles(child, files, postgres_answers)
+            self._health.watch(replaced.pulses)
+            await self._services.start(replaced)
         return child
 
     def _watch(self, hanging: Hanging) -> None:
@@ -221,6 +225,7 @@ class Tree:
         self._health.stops()
         notify(STOPPING)
         log_event(log, "stopping")
+        await self._services.stop()
         for task in self._keeping:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from temporalio.client import Client
 
@@ -11,7 +12,10 @@ from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect_renewed
 from perdure.app import App
 from perdure.errors import TemporalUnavailable
+from perdure.logs import long_wait
 from perdure.settings import Settings
+
+log = logging.getLogger("perdure.operations")
 
 PATIENCE = 5.0
 """Seconds until it counts as away."""
@@ -19,7 +23,8 @@ PATIENCE = 5.0
 
 async def temporal_client(config: Settings, app: App | None = None) -> Client | TemporalUnavailable:
     """A client of the server that TEMPORAL_* names; or why there is none."""
-    found = await renewed_client(config, app)
+    with long_wait(log, "waits for Temporal"):
+        found = await renewed_client(config, app)
     return found if isinstance(found, TemporalUnavailable) else found[0]
 
 

@@ -87,6 +87,7 @@ def code(value: object) -> str:
     ('`order/7`', '`` a`b ``')
     """
     text = one_line(value)
-    longest = max((len(each) for each in re.findall("`+", text)), default=0)
-    room = " " if longest else ""
-    return f"{'`' * (longest + 1)}{room}{text}{room}{'`' * (longest + 1)}"
+    if "`" not in text:
+        return f"`{text}`"
+    fence = "`" * (max(map(len, re.findall("`+", text))) + 1)
+    return f"{fence} {text} {fence}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from perdure._wire.terms import Terms
 from perdure._wire.writes import EffectView
@@ -56,6 +57,6 @@ class Known:
         """Time since the first attempt that is in doubt began."""
         return timedelta(seconds=self.effect.in_doubt_for) + self.age
 
-    def settled(self) -> Known:
-        """The same effect without its doubts, for the next attempts."""
-        return replace(self, asked=0, misses=0, mute=0)
+    def settled(self, **changes: Any) -> Known:
+        """The same effect without its doubts, for the next attempts, and with other changes."""
+        return replace(self, asked=0, misses=0, mute=0, **changes)

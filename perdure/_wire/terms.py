@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, model_serializer
 
 from perdure.contracts.effects import Effect, Lookup, check_room
 from perdure.contracts.limits import RateLimit
@@ -25,10 +25,10 @@ class _Lean(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        usual, values = _usual(type(self)), self.__dict__
-        return {name: value for name, value in write(self).items() if values[name] != usual[name]}
+    @model_serializer(mode="plain")
+    def _without_defaults(self) -> dict[str, Any]:
+        usual = _usual(type(self))
+        return {name: value for name, value in self.__dict__.items() if value != usual[name]}
 
 
 @cache

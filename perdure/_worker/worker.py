@@ -30,7 +30,7 @@ from perdure._worker.plugin import REPORTING, PerdurePlugin
 from perdure._worker.serving import probes, serving
 from perdure.app import App
 from perdure.errors import DeclarationError, PerdureError, TemporalUnavailable
-from perdure.logs import log_event
+from perdure.logs import log_event, long_wait
 from perdure.settings import Settings
 from perdure.telemetry.exporting import exporting
 
@@ -78,7 +78,8 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
             address.
         InvalidSetting: a file or a profile cannot be used.
     """
-    return (await connect_renewed(plugin, identity=identity, runtime=runtime))[0]
+    with long_wait(log, "waits for Temporal"):
+        return (await connect_renewed(plugin, identity=identity, runtime=runtime))[0]
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from temporalio.exceptions import FailureError
 from perdure._text.privacy import describe
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import OwnTerms
-from perdure._workflow.arriving import arrived
+from perdure._workflow.arriving import go_ahead
 from perdure._workflow.author import Author
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, Part, fail, to_its_end, until
@@ -115,7 +115,7 @@ class Conductor:
         end = await to_its_end(performance.run(), performance.withdraw)
         self.waiter.look()
         if performance.begun:
-            arrived()
+            go_ahead()
         if performance.ordered_at is not None:
             passed(performance.ordered_at)
         return end

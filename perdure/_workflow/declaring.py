@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure._workflow.arriving import arrived
+from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, reason_of
 from perdure._workflow.rules import refuse_if_over, why_left
 from perdure.contracts.unordered import set_in
@@ -63,7 +63,7 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
     @functools.wraps(handler)
     async def handle(self: Any, *given: Any) -> Any:
         self._perdure.waiter.look()
-        arrived()
+        go_ahead()
         try:
             return await handler(self, *given)
         except (Leave, BaseExceptionGroup) as error:

@@ -63,8 +63,7 @@ class EffectRecord(Generic[In, Out]):
         self.key = run.effects.new_key(run.entity, effect, suffix)
         # The facts of the previous run stay valid: its failures count, and its doubt needs no second read of the fence.
         self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
-        self.known = replace(self.left.known, read=False, terms=None)
-        self._take_terms(self.left.known.terms or begun_with)
+        self.known = replace(self.left.known, read=False, terms=self._own_over(self.left.known.terms or begun_with))
         self.seen_at = self.left.seen_at or workflow.now()
         self.progress = self.left.progress
         self._since = self.left.since or self._ordered_first()
@@ -158,17 +157,17 @@ class EffectRecord(Generic[In, Out]):
         """Use this view of the record, and the terms of the worker that read it."""
         of_each = source.terms or {} if isinstance(source, Answer) else {self.effect.identity: source.terms}
         terms = of_each.get(self.effect.identity)
-        self.note(effect=view, read=True)
-        if terms is not None:
-            self._take_terms(terms)
+        if terms is None:
+            self.note(effect=view, read=True)
+        else:
+            self.note(effect=view, read=True, terms=self._own_over(terms))
         self.seen_at = workflow.now()
         self._run.stay_ahead(view.version)
 
-    def _take_terms(self, terms: Terms | None) -> None:
-        """Decide by these terms from now on; None = an older release began the run, and today's contract holds."""
-        if self.own is not None:
-            terms = self.own.over(terms or terms_of(self.effect))
-        self.note(terms=terms)
+    def _own_over(self, terms: Terms | None) -> Terms | None:
+        """The terms of this performance, from those of the run; None = an older release began the run, and today's
+        contract holds."""
+        return terms if self.own is None else self.own.over(terms or terms_of(self.effect))
 
     def take_progress(self, progress: Any) -> None:
         """Note the progress that an attempt has reported."""
@@ -176,27 +175,29 @@ class EffectRecord(Generic[In, Out]):
 
     def note_end(self, report: Report) -> None:
         """Note the end of an attempt, for the next decision."""
-        known = replace(self.known.settled(), unmade=not report.made, different=report.said is CallResult.DIFFERENT)
-        if report.made:
-            failed = report.said is not CallResult.STANDING
-            definite = report.begun and report.said in (CallResult.NOT_DONE, CallResult.REFUSED)
-            known = replace(
-                known,
-                failures=known.failures + failed,
-                spared=known.spared + (failed and not report.counts),
-                last=EffectStatus(report.said.value) if definite else None,
-                retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
-            )
-            if not report.begun and report.why and not known.effect.attempts:  # no record has the reason
-                known = replace(known, effect=known.effect.model_copy(update={"why": report.why}))
-        self.known = known
+        known, different = self.known, report.said is CallResult.DIFFERENT
+        if not report.made:
+            self.known = known.settled(unmade=True, different=different)
+            return
+        failed, effect = report.said is not CallResult.STANDING, known.effect
+        definite = report.begun and report.said in (CallResult.NOT_DONE, CallResult.REFUSED)
+        if not report.begun and report.why and not effect.attempts:  # no record has the reason
+            effect = effect.model_copy(update={"why": report.why})
+        self.known = known.settled(
+            effect=effect,
+            failures=known.failures + failed,
+            spared=known.spared + (failed and not report.counts),
+            unmade=False,
+            last=EffectStatus(report.said.value) if definite else None,
+            retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
+            different=different,
+        )
 
     def note_loss(self, begun: bool) -> None:
         """Note the loss of an attempt, for the next decision; `begun`: whether the attempt was recorded."""
-        known = self.known.settled()
+        known = self.known
         # A lost attempt that is recorded as not done may have made no call. Only its lost report showed that.
-        self.known = replace(
-            known,
+        self.known = known.settled(
             failures=known.failures + 1,
             spared=known.spared + (not begun or known.effect.status is EffectStatus.NOT_DONE),
             unmade=False,
@@ -206,4 +207,4 @@ class EffectRecord(Generic[In, Out]):
 
     def note_resolution(self) -> None:
         """Note that a person has settled the effect: failures are counted anew."""
-        self.known = replace(self.known.settled(), failures=0, spared=0)
+        self.known = self.known.settled(failures=0, spared=0)

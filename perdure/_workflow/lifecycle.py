@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import own_terms
 from perdure._workflow.answering import Answering
-from perdure._workflow.arriving import arrived
+from perdure._workflow.arriving import go_ahead
 from perdure._workflow.conductor import Conductor
 from perdure._workflow.declaring import (
     check_effects,
@@ -147,7 +147,7 @@ class Lifecycle(Answering, Generic[I, S]):
             DeclarationError: the present state does not lead there.
         """
         if await inside(lambda: to_its_end(self._perdure.transitions.enter(state.value, why))):
-            arrived()
+            go_ahead()
 
     async def perform(
         self,

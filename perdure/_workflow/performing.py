@@ -17,7 +17,7 @@ from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import OwnTerms
 from perdure._wire.writes import EffectView, FenceOp, storable
-from perdure._workflow.arriving import has_arrived
+from perdure._workflow.arriving import is_ahead
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
@@ -212,7 +212,7 @@ class Performance(Generic[In, Out]):
     def _comes_back(self) -> bool:
         """Whether an earlier run has performed the effect to its end, and this branch of `run` comes to it for the
         first time. Other branches may have arrived, and the state may be the one on record."""
-        comes_back = not has_arrived() and self.key in self._run.effects.ended_earlier
+        comes_back = not is_ahead() and self.key in self._run.effects.ended_earlier
         return comes_back and workflow.patched(ENDS_ARE_REPEATED)
 
     async def _until_settled(self) -> Done[Out] | NotPerformed:
@@ -244,8 +244,9 @@ class Performance(Generic[In, Out]):
 
     def _decide(self) -> Again | Ask | Look | Record | Park | Settled:
         luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
-        now, ending = workflow.now(), self._run.requests.ending
-        known = replace(self.known, age=max(now - self.record.seen_at, timedelta(0)))
+        now, ending, known = workflow.now(), self._run.requests.ending, self.known
+        if now > self.record.seen_at:
+            known = replace(known, age=now - self.record.seen_at)
         return decide(self.effect, known, now=now, expires_at=self._expires_at, ending=ending, luck=luck)
 
     async def _wait(self, pause: timedelta) -> bool:
@@ -276,7 +277,8 @@ class Performance(Generic[In, Out]):
             self._next_at = None
             return False
         # A workflow task that was lost since then may have begun an attempt without this run.
-        self.record.note(read=False)
+        if self.known.read:
+            self.record.note(read=False)
         if self._stops:
             raise asyncio.CancelledError
         woken, self._pause_ended, self._next_at = self._is_woken(), False, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import NoReturn
@@ -11,7 +10,7 @@ from temporalio import workflow
 
 from perdure import _faults as faults
 from perdure._wire.requests import OperatorRequest
-from perdure._workflow.arriving import arrived, has_arrived
+from perdure._workflow.arriving import ahead_unless_withdrawn
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
 from perdure._workflow.passing import passed
 from perdure._workflow.recorder import Recorder
@@ -95,15 +94,12 @@ class Waiter:
     async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
         """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
-        before = has_arrived()
-        if left != 0.0 and not condition():  # a wait that ends at once may come before the place of the previous run
-            self._run.arrived()
-            arrived()
-        try:
+        if left == 0.0 or condition():  # a wait that ends at once may come before the place of the previous run
             in_time = await self.pause(left, condition)
-        except asyncio.CancelledError:  # so may a wait that the author's code withdraws, such as at a timeout
-            arrived(before)
-            raise
+        else:
+            self._run.arrived()
+            with ahead_unless_withdrawn():
+                in_time = await self.pause(left, condition)
         if not in_time and until is not None:
             passed(until)
         return in_time
@@ -113,9 +109,9 @@ class Waiter:
         asked = self._run.requests
         asked.await_retry(anew=not self._run.catching_up)
         self._run.arrived()
-        arrived()
         try:
-            await self.pause(None, lambda: asked.retry is not None)
+            with ahead_unless_withdrawn():
+                await self.pause(None, lambda: asked.retry is not None)
         finally:
             asked.stop_awaiting_retry()
         assert asked.retry is not None

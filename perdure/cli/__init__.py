@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any
 
 import typer
@@ -40,6 +42,10 @@ from perdure.cli import (
 from perdure.cli.cli import cli
 from perdure.cli.printing import complain, explain
 from perdure.errors import PerdureError
+from perdure.logs import log_event, set_up
+from perdure.settings import misspelt
+
+log = logging.getLogger("perdure.settings")
 
 __all__ = [
     "acts",
@@ -75,6 +81,9 @@ __all__ = [
 
 def main() -> None:
     """Entry point. An error is one line; exit status 0 = done, 1 = the command could not do it, 2 = wrong usage."""
+    set_up("json" if os.environ.get("PERDURE_LOG") == "json" else "notes", "warning")
+    for name, meant in misspelt(os.environ).items():
+        log_event(log, f"{name} has no effect: did you mean {meant}?", level=logging.WARNING)
     try:
         leave(cli(prog_name="perdure", standalone_mode=False) or 0)
     except PerdureError as error:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.console import group
-from perdure.cli.printing import moment, print_line, print_note, print_table
+from perdure.cli.printing import moment, print_line, print_table, refuse
 from perdure.settings import settings
 
 
@@ -34,14 +34,17 @@ def people() -> None:
 @group.command("revoke", epilog="Example: perdure console revoke ann")
 def revoke(name: Annotated[str, typer.Argument(help="of the person, as the console shows it")]) -> None:
     """End all sessions of a person at once, use up the person's tokens, and stop the person's acts on many. Whoever an
-    identity provider still lets in can sign in again."""
+    identity provider still lets in can sign in again.
+
+    Exit status 1 if nobody of that name was signed in, or held a token: then only acts on many are stopped.
+    """
     from perdure.console.folder import Folder
 
     ended = Folder.opened(settings().console_folder).revoke(name)
+    if not ended:
+        refuse(f"{name!r} was not signed in, and held no token: `perdure console people` lists who is", 1)
     sessions = sum(each.began is not None for each in ended)
     print_line(f"sessions ended: {sessions}, tokens used up: {len(ended) - sessions}")
-    if not ended:
-        print_note(f"perdure: {name!r} was not signed in, and held no token")
 
 
 def _moment(at: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import asyncpg
 import typer
 
+from perdure._operations.selection import known_lifecycles
 from perdure._store.schema import Connection
 from perdure._store.schema.grants import Grant, statements
 from perdure._store.schema.kinds import Kind
@@ -17,8 +18,9 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import RUN, cli
 from perdure.cli.database import transaction
-from perdure.cli.printing import print_line
-from perdure.errors import NotPermitted
+from perdure.cli.printing import print_line, print_note
+from perdure.contracts.states import suggestion
+from perdure.errors import InvalidSetting, NotPermitted
 
 _OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'perdure'"
 
@@ -38,15 +40,16 @@ def grant(
     """Give a role what it needs for one purpose, and nothing else. A role may have several purposes.
 
     Repeat it with other lifecycles or tenants to replace those that were granted for this purpose. With `--as column`
-    and --app, the columns that the app's lifecycles declare are put on record, and the role may write them.
-    Prints the SQL that it ran.
+    and --app, the columns that the app's lifecycles declare are put on record, and the role may write them. --app also
+    names lifecycles of which the database has no entity yet. Prints the SQL that it ran.
     """
     given = Grant(role, kind, tuple(lifecycle or ()), tuple(tenant or ()))
     if kind is Kind.COLUMN and app is None:
         raise typer.BadParameter(
             "give --app package.module:name, whose columns the role is to write", param_hint="--app"
         )
-    for statement in asyncio.run(_grant(given, loaded(app) if kind is Kind.COLUMN else None)):
+    declared = loaded(app) if kind is Kind.COLUMN or lifecycle else None
+    for statement in asyncio.run(_grant(given, declared)):
         print_line(one_line(f"{statement};"))
 
 
@@ -54,8 +57,9 @@ async def _grant(given: Grant, app: App | None) -> list[str]:
     async with transaction() as connection:
         if not await connection.fetchval(_OWNS):  # PostgreSQL only warns where there is no grant option
             raise NotPermitted("only the owner of the schema can grant rights in it: run `perdure grant` as its owner")
+        await _check(connection, given, app)
         found = await statements(connection, given)
-        if app is not None:
+        if given.kind is Kind.COLUMN and app is not None:
             found += await _columns(connection, given.role, app)
         for statement in found:
             try:
@@ -63,6 +67,18 @@ async def _grant(given: Grant, app: App | None) -> list[str]:
             except asyncpg.InsufficientPrivilegeError as error:
                 raise NotPermitted(f"`{statement}`: {error.args[0]}: run it as the owner of that table") from error
     return found
+
+
+async def _check(connection: Connection, given: Grant, app: App | None) -> None:
+    """Refuse a lifecycle that neither the database nor the app has; a database without entities can't tell."""
+    known = await known_lifecycles(connection, app)
+    for name in given.lifecycles:
+        if name in known:
+            continue
+        if known:
+            more = "" if app else "; give --app package.module:name if nothing of it was started yet"
+            raise InvalidSetting(f"no lifecycle is named {name!r}{suggestion(name, known)}{more}")
+        print_note(f"perdure: nothing shows whether there is a lifecycle {name!r}: give --app package.module:name")
 
 
 async def _columns(connection: Connection, role: str, app: App) -> list[str]:

@@ -20,11 +20,11 @@ from rich.text import Text
 from perdure._text.shown import json_text
 from perdure._text.shown import lines as lines
 from perdure._text.shown import one_line as one_line
-from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
+from perdure.errors import DeclarationError, InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
 
 _watching: ContextVar[Console | None] = ContextVar("watching", default=None)
 """What is printed goes there, while a screen is made for `perdure.cli.watching`."""
-_WRONG_USAGE = (InvalidSetting, InvalidEntity, UnknownLifecycle)
+_WRONG_USAGE = (InvalidSetting, InvalidEntity, UnknownLifecycle, DeclarationError)
 MOST = 2**31 - 1
 """Of what one command lists or acts on."""
 _LEAST = 12
@@ -91,11 +91,16 @@ def complain(what: object) -> None:
 
 
 def explain(error: PerdureError) -> int:
-    """Print an error with its code on standard error, and return the exit status: 2 = wrong usage or an unknown name,
-    1 = the command could not do it. A traceback of the app's own code follows in lines of its own.
+    """Print an error with its code on standard error, and return the exit status. A traceback of the app's own code
+    follows in lines of its own.
     """
     first, *more = str(error).split("\n")
     typer.echo("perdure: " + lines("\n".join((f"{first} [{error.code}]", *more))), err=True)
+    return exit_status(error)
+
+
+def exit_status(error: Exception) -> int:
+    """2 = wrong usage, an unknown name, or an app that can't be used; 1 = the command could not do it."""
     return 2 if isinstance(error, _WRONG_USAGE) else 1
 
 

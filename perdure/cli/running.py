@@ -22,6 +22,7 @@ from perdure._worker.worker import (
 )
 from perdure.app import App
 from perdure.cli.cli import RUN, cli
+from perdure.cli.printing import exit_status
 from perdure.errors import PerdureError
 from perdure.logs import set_up
 from perdure.settings import Settings, settings
@@ -71,4 +72,4 @@ def _run(app: str, until_stopped: Callable[[App, Settings], Coroutine[Any, Any, 
             raise
         # Whoever reads the lines as JSON has to find in them why it ended.
         log.critical("ended: %s", describe(error), exc_info=None if isinstance(error, PerdureError) else error)
-        leave(1)
+        leave(exit_status(error))

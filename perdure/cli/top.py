@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -59,7 +60,9 @@ def top(
     console = Console()
     if not (console.is_terminal and sys.stdin.isatty()):
         refuse("perdure top is for a terminal, and for a person: perdure status --json is for scripts", 2)
-    _show(console, every, loaded(app))
+    declared = loaded(app)
+    logging.disable(logging.WARNING)  # a line of the log would stand amid the screen, which has the reason anyway
+    _show(console, every, declared)
 
 
 def _show(console: Console, every: float, app: App | None) -> None:

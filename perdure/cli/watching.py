@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ def watch(read: Reading, every: float, *, as_json: bool) -> NoReturn:
         refuse("--watch is for a terminal, and for a person: leave out --json", 2)
     # With the usual handler each reading's event loop turns Ctrl-C into a cancellation, which a reading may swallow.
     signal.signal(signal.SIGINT, _interrupt)
+    logging.disable(logging.WARNING)  # a line of the log would stand amid the screen, which has the reason anyway
     with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             live.update(Group(_head(every), _screen(read, console)), refresh=True)

@@ -40,6 +40,7 @@ from perdure.errors import Forbidden, InvalidSetting
 try:
     from perdure.console.app import Console, console
     from perdure.console.identity import Host, Identity, InsecureLocal, Proxy, Tokens
+    from perdure.console.mounting import mounted
     from perdure.console.page import Page, View
     from perdure.console.roles import Grant, Person, Role
 except ImportError as _missing:
@@ -61,4 +62,5 @@ __all__ = [
     "Tokens",
     "View",
     "console",
+    "mounted",
 ]

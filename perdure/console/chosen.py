@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -21,7 +20,6 @@ from perdure._store.schema import Connection
 from perdure.console.verbs import Among
 from perdure.errors import InvalidSetting
 
-Reading = Callable[[], AbstractAsyncContextManager[Connection]]
 SAMPLE = 20
 """Of how many the preview shows who they are."""
 OPEN_FILTERS = (
@@ -52,22 +50,11 @@ class Chosen(ABC):
         """The keys of their effects that are meant; none = that is not asked for."""
         return {}
 
-    async def names(self, reading: Reading, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
-        """All of them, page by page; nothing is held open meanwhile.
-
-        Args:
-            keys: gets the keys of each before it comes.
-        """
-        after: Name | None = None
-        while True:
-            async with reading() as connection:
-                names = [Name(row.lifecycle, row.id) for row in await self.page(connection, after)]
-                keys |= await self.keys(connection, names)
-            if not names:
-                return
-            for name in names:
-                yield name
-            after = names[-1]
+    async def following(self, connection: Connection, after: Name | None) -> dict[Name, Sequence[str]]:
+        """The next of them, each with the keys of its effects that are meant."""
+        names = [Name(row.lifecycle, row.id) for row in await self.page(connection, after)]
+        keys = await self.keys(connection, names)
+        return {name: keys.get(name, []) for name in names}
 
 
 @dataclass(frozen=True)

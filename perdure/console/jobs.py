@@ -6,14 +6,14 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from perdure._operations.bulk import Bulk, Name, Tally
+from perdure._store.schema import Connection
 from perdure._text.privacy import describe
 from perdure._text.shown import one_line
-from perdure.console.chosen import Reading
 from perdure.console.folder import Folder
 from perdure.console.lasting import Lasting
 from perdure.console.roles import Person, Role
@@ -28,8 +28,8 @@ MOST, MOST_OF_ALL = 3, 30
 """Jobs under way of one person, and of all."""
 KEPT = 200
 """Jobs that are remembered; what they did is on record in any case."""
-Names = Callable[[Reading], AsyncIterator[Name]]
-"""The entities of a job, read page by page; nothing is held open meanwhile."""
+Following = Callable[[Connection, Name | None], Awaitable[Mapping[Name, Sequence[str]]]]
+"""The next entities of a job behind one, each with the keys of its effects that are meant; none = that was the last."""
 REFUSALS = 100
 """Refusals of one job that are shown, the newest ones."""
 
@@ -64,13 +64,26 @@ class Job:
     revoked: Callable[[], bool] = lambda: False
     lasting: Lasting | None = None
 
-    async def run(self, lasting: Lasting, names: Names, keys: dict[Name, list[str]], fields: Fields) -> None:
+    async def run(self, lasting: Lasting, following: Following, fields: Fields) -> None:
         """Do it, until all are dealt with, it is stopped, or its person is revoked; while the database is away, it
         waits."""
         self.lasting = lasting
+        keys: dict[Name, Sequence[str]] = {}
+
+        async def names() -> AsyncIterator[Name]:
+            after: Name | None = None
+
+            async def next_page(connection: Connection) -> Mapping[Name, Sequence[str]]:
+                return await following(connection, after)
+
+            while page := await lasting.read(next_page):
+                keys.update(page)
+                for name in page:
+                    yield name
+                    after = name
 
         async def act(entity: Entity) -> str:
-            chosen: Sequence[str] = keys.get(Name(entity.lifecycle, entity.id), [])
+            chosen = keys.pop(Name(entity.lifecycle, entity.id), ())
 
             async def do() -> str:
                 if self.revoked():
@@ -88,7 +101,7 @@ class Job:
 
         try:
             since = await lasting.begin()
-            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(names(lasting.reading))
+            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(names())
             self.problem = str(self.tally.unanswered) if self.tally.unanswered else None
         except PerdureError as error:
             self.problem = str(error)
@@ -112,8 +125,7 @@ class Jobs:
         self,
         job: Job,
         lasting: Lasting,
-        names: Names,
-        keys: dict[Name, list[str]],
+        following: Following,
         fields: Fields,
         ended: Callable[[], None],
     ) -> None:
@@ -131,7 +143,7 @@ class Jobs:
         self._jobs[job.id] = job
         for old in [each.id for each in self._jobs.values() if each.ended][: max(len(self._jobs) - KEPT, 0)]:
             del self._jobs[old]
-        task = asyncio.create_task(job.run(lasting, names, keys, fields))
+        task = asyncio.create_task(job.run(lasting, following, fields))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: ended())

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 from perdure._operations.acts import Acts
 from perdure._operations.audit import count_acts
 from perdure._store.postgres import answering
 from perdure._store.schema import Connection
-from perdure.console.chosen import Reading
 from perdure.contracts.keys import Entity
 from perdure.errors import DatabaseUnavailable, PerdureError, TemporalUnavailable
 
+T = TypeVar("T")
 EVERY = 0.5
 """Seconds between two looks whether the database answers again."""
 TRIES = 3
-"""Of an act that has no answer although the database answers, as where another transaction holds the entity."""
+"""Of an act or a query that has no answer although the database answers, as where another transaction holds the
+entity."""
 
 
 @dataclass
@@ -27,27 +30,35 @@ class Lasting:
     """The acts of one job.
 
     Attributes:
+        reading: a transaction that only reads.
         stop: once it is set, nothing is waited for.
         away: why it waits; None = the database answers.
     """
 
     acts: Acts
-    reads: Reading
+    reading: Callable[[], AbstractAsyncContextManager[Connection]]
     stop: asyncio.Event
     away: str | None = None
 
     async def begin(self) -> datetime:
         """The time, by the database's clock."""
-        async with self.reading() as connection:
-            now: datetime = await connection.fetchval("select clock_timestamp()")
-            return now
+        return await self.read(_now)
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[Connection]:
-        """A transaction that only reads, once the database answers."""
-        await self._back(DatabaseUnavailable("PostgreSQL did not answer"))
-        async with self.reads() as connection:
-            yield connection
+    async def read(self, query: Callable[[Connection], Awaitable[T]]) -> T:
+        """What a query gives, once the database answers. It is made again where its connection is lost meanwhile.
+
+        Raises:
+            DatabaseUnavailable: it has no answer although the database answers.
+        """
+        unanswered = DatabaseUnavailable("PostgreSQL did not answer")
+        for _ in range(TRIES):
+            await self._back(unanswered)
+            try:
+                async with self.reading() as connection:
+                    return await query(connection)
+            except DatabaseUnavailable as error:
+                unanswered = error
+        raise unanswered
 
     async def act(self, do: Callable[[], Awaitable[str]], entity: Entity, rows: int, since: datetime) -> str:
         """Do it for one entity, once.
@@ -79,8 +90,8 @@ class Lasting:
         raise unanswered
 
     async def _is_on_record(self, entity: Entity, rows: int, since: datetime) -> bool:
-        async with self.reads() as connection:
-            return await count_acts(connection, entity, self.acts.asked.by, since) >= rows
+        on_record = partial(count_acts, entity=entity, by=self.acts.asked.by, since=since)
+        return await self.read(on_record) >= rows
 
     async def _back(self, error: PerdureError) -> None:
         while not await self._answers():
@@ -99,3 +110,8 @@ class Lasting:
         except DatabaseUnavailable:
             return False
         return True
+
+
+async def _now(connection: Connection) -> datetime:
+    now: datetime = await connection.fetchval("select clock_timestamp()")
+    return now

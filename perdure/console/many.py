@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
 from perdure._operations.acts import Acts
 from perdure._operations.bulk import Name
-from perdure.console.chosen import Reading
+from perdure._store.schema import Connection
 from perdure.console.guarding import log
-from perdure.console.jobs import Job, Names, new_id
+from perdure.console.jobs import Following, Job, new_id
 from perdure.console.lasting import Lasting
 from perdure.console.page import View
 from perdure.console.verbs import Verb
@@ -52,31 +52,36 @@ async def carry_out(
 
 
 async def act_on_many(
-    view: View, verb: Verb, entities: AsyncIterator[Entity], words: str, total: int, rest: str
+    view: View,
+    verb: Verb,
+    following: Callable[[Connection, Entity | None], Awaitable[Sequence[Entity]]],
+    words: str,
+    total: int,
+    rest: str,
 ) -> Response:
     """Begin it; the answer leads to the page that shows how far it is.
 
     Check the person's role first: `view.require(Role.BULK, ...)`.
 
     Args:
+        following: reads the next entities behind one, some hundred at a time, or the first; none = that was the last.
         words: for whom it is.
         total: how many the preview counted.
         rest: address of the page that shows those that are left.
     """
 
-    async def names(reading: Reading) -> AsyncIterator[Name]:
-        async for each in entities:
-            yield Name(each.lifecycle, each.id)
+    async def names(connection: Connection, after: Name | None) -> dict[Name, Sequence[str]]:
+        found = await following(connection, after.entity if after else None)
+        return {Name(each.lifecycle, each.id): () for each in found}
 
     job = Job(new_id(), view.person.name, verb, words, total, RATE, rest)
-    return await begin(view, job, names, {}, asks_temporal=verb.asks_temporal)
+    return await begin(view, job, names, asks_temporal=verb.asks_temporal)
 
 
 async def begin(
     view: View,
     job: Job,
-    names: Names,
-    keys: dict[Name, list[str]],
+    following: Following,
     *,
     asks_temporal: bool,
     act: str | None = None,
@@ -84,11 +89,10 @@ async def begin(
     """Begin a job, with the note of the form; the answer leads to its page.
 
     Args:
-        keys: the effects that are meant of each entity; `names` may add those of an entity before it yields it.
         act: its name in the log; None = that of the verb.
     """
     session = await view.session(view.form.get("note", ""), many=True)
     lasting = Lasting(await session.acts(asks_temporal=asks_temporal), session.reading, job.stop)
-    view.console.jobs.begin(job, lasting, names, keys, view.form, view.sources.outdate)
+    view.console.jobs.begin(job, lasting, following, view.form, view.sources.outdate)
     log_event(log, "acts on many", verb=act or job.verb.name, whom=job.words, total=job.total, by=job.by)
     return view.redirect(f"/jobs/{job.id}")

@@ -24,6 +24,11 @@ LONGEST_SUFFIX = 500
 """Bytes of an effect's suffix in its key, where `%` and `~` take three bytes each."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_ORDINARY_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+"""An id with which nothing can be wrong. Most ids are such, and each order to an activity is checked."""
+_IN_ID = str.maketrans({mark: f"%{ord(mark):02X}" for mark in "%/~"})
+_IN_SUFFIX = str.maketrans({mark: f"%{ord(mark):02X}" for mark in "%~"})
+"""The special characters of a key, percent-encoded, so that no two effects share a key."""
 
 
 def check_name(kind: str, name: str) -> str:
@@ -59,6 +64,8 @@ def check_entity_id(entity_id: str) -> str:
     """Return `entity_id` if it can name an entity, else raise `InvalidEntity` with the reason."""
     if not isinstance(entity_id, str):
         raise InvalidEntity(f"the entity id {entity_id!r} is a {type(entity_id).__name__}: give a str")
+    if _ORDINARY_ID.fullmatch(entity_id):
+        return entity_id
     if not entity_id:
         raise InvalidEntity("the entity id is empty: give the id of the row that the lifecycle is for")
     if (length := len(entity_id.encode("utf-8", "surrogatepass"))) > LONGEST_ID:
@@ -66,7 +73,7 @@ def check_entity_id(entity_id: str) -> str:
             f"the entity id {entity_id[:40]!r}... has {length} bytes; {LONGEST_ID} is the most: "
             "use the row's own key or a digest of it"
         )
-    if (length := len(_plain(entity_id, "%/~").encode("utf-8", "surrogatepass"))) > LONGEST_ENCODED_ID:
+    if (length := len(entity_id.translate(_IN_ID).encode("utf-8", "surrogatepass"))) > LONGEST_ENCODED_ID:
         raise InvalidEntity(
             f"the entity id {entity_id[:40]!r}... has {length} bytes in keys of effects, where each %, / and ~ counts "
             f"as three; {LONGEST_ENCODED_ID} is the most: use the row's own key or a digest of it"
@@ -124,14 +131,9 @@ class Entity:
         return cls(lifecycle, workflow_id.removeprefix(prefix), generation)
 
 
-def _plain(text: str, marks: str) -> str:
-    """`text` with the special characters of a key percent-encoded, so no two effects share a key."""
-    return "".join(f"%{ord(each):02X}" if each in marks else each for each in text)
-
-
 def _checked(suffix: str, entity: Entity, effect: str) -> str:
     try:
-        length = len(_plain(suffix, "%~").encode())
+        length = len(suffix.translate(_IN_SUFFIX).encode())
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{entity}: {effect}: the suffix {suffix[:40]!r} is no text: {error}") from None
     if length > LONGEST_SUFFIX or "\0" in suffix:
@@ -169,9 +171,9 @@ class Key(str):
             InvalidInput: the suffix is too long for a key, or PostgreSQL cannot store it.
         """
         generation = f"~{entity.generation}" if entity.generation else ""
-        tail = f"/{_plain(_checked(suffix, entity, effect), '%~')}" if suffix else ""
+        tail = f"/{_checked(suffix, entity, effect).translate(_IN_SUFFIX)}" if suffix else ""
         anew = f"~{again}" if again else ""
-        return cls(f"{entity.lifecycle}/{_plain(entity.id, '%/~')}{generation}/{effect}{tail}{anew}")
+        return cls(f"{entity.lifecycle}/{entity.id.translate(_IN_ID)}{generation}/{effect}{tail}{anew}")
 
     @property
     def performance(self) -> tuple[str, str | None, int]:

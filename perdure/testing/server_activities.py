@@ -5,11 +5,13 @@ The shapes are those in which the SDK's core hands a real end to the workflow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from temporalio.activity import ActivityCancellationDetails, _ActivityCancellationDetailsHolder, _Context
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.activity_result import ActivityResolution
 from temporalio.bridge.proto.workflow_activation import ResolveActivity, WorkflowActivationJob
@@ -18,10 +20,11 @@ from temporalio.bridge.proto.workflow_commands import (
     ScheduleActivity,
     ScheduleLocalActivity,
 )
-from temporalio.common import RetryPolicy
+from temporalio.common import MetricMeter, RetryPolicy, _CompositeEvent
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
+from temporalio.testing import ActivityEnvironment
 
 if TYPE_CHECKING:
     from perdure.testing.server_jobs import Host
@@ -97,8 +100,10 @@ def activity_call(command: ScheduleActivity | ScheduleLocalActivity, at: datetim
     """Read one schedule command. A local activity has no heartbeat and runs on the workflow's own queue."""
 
     def limit(name: str) -> timedelta | None:
+        if not command.HasField(name):  # type: ignore[arg-type]
+            return None
         timeout: timedelta = getattr(command, name).ToTimedelta()
-        return timeout if command.HasField(name) else None  # type: ignore[arg-type]
+        return timeout
 
     local = isinstance(command, ScheduleLocalActivity)
     policy = RetryPolicy.from_proto(command.retry_policy) if command.HasField("retry_policy") else None
@@ -180,3 +185,88 @@ def _around(call: ActivityCall, message: str, cause: BaseException, state: Retry
     )
     error.__cause__ = cause
     return error
+
+
+_ABOUT = ActivityEnvironment.default_info()
+
+
+class ActivityContext:
+    """The SDK's context of one activity under way, as in `temporalio.testing.ActivityEnvironment`, which takes several
+    times as long to make: it is for activities in threads as well.
+
+    Args:
+        workflow_id, run_id, workflow_type: the run that has scheduled it.
+        beats: called with the details of each heartbeat; False where the server has given the activity up.
+    """
+
+    def __init__(
+        self,
+        call: ActivityCall,
+        workflow_id: str,
+        run_id: str,
+        workflow_type: str,
+        beats: Callable[[Sequence[Any]], bool],
+    ) -> None:
+        info = replace(
+            _ABOUT,
+            activity_id=call.activity_id,
+            activity_type=call.activity_type,
+            heartbeat_timeout=call.heartbeat_timeout,
+            is_local=call.is_local,
+            workflow_id=workflow_id,
+            workflow_run_id=run_id,
+            workflow_type=workflow_type,
+        )
+        self._beats = beats
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled, self._stopped = _Event(), _Event()
+        self._why = _ActivityCancellationDetailsHolder()
+        self._context = _Context(
+            info=lambda: info,
+            heartbeat=self._beat,
+            cancelled_event=self._cancelled,
+            worker_shutdown_event=self._stopped,
+            shield_thread_cancel_exception=None,
+            payload_converter_class_or_instance=call.data_converter.payload_converter,
+            runtime_metric_meter=MetricMeter.noop,
+            client=None,
+            cancellation_details=self._why,
+        )
+
+    def enter(self) -> None:
+        """Let the present context be that of the activity."""
+        _Context.set(self._context)
+
+    async def attend(self, activity: Awaitable[Any]) -> Any:
+        """What the activity returns; a cancellation cancels it only until then."""
+        self._task = asyncio.current_task()
+        try:
+            return await activity
+        finally:
+            self._task = None
+
+    def stop(self) -> None:
+        """The worker is asked to stop."""
+        self._stopped.set()
+
+    def _beat(self, *details: Any) -> None:
+        if self._beats(details) or self._cancelled.is_set():
+            return
+        self._why.details = ActivityCancellationDetails(not_found=True)
+        self._cancelled.set()
+        if self._task is not None:
+            self._task.cancel()
+
+
+class _Event(_CompositeEvent):
+    """An event for coroutines alone."""
+
+    def __init__(self) -> None:
+        super().__init__(thread_event=None, async_event=asyncio.Event())
+
+    def set(self) -> None:
+        assert self.async_event is not None
+        self.async_event.set()
+
+    def is_set(self) -> bool:
+        return self.async_event is not None and self.async_event.is_set()

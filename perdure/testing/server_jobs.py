@@ -43,6 +43,9 @@ from perdure._workflow.waiter import RECORDED_FIRST
 
 _T = TypeVar("_T")
 
+_NAMES_FIRST_RUN_OF_RESET = "original_execution_run_id" in {each.name for each in fields(temporalio.workflow.Info)}
+"""Whether the SDK is 1.34 or newer."""
+
 
 @dataclass(frozen=True)
 class Host:
@@ -232,8 +235,6 @@ def is_null(payload: Payload) -> bool:
 
 
 def _info(host: Host, run_id: str, at: datetime, init: InitializeWorkflow) -> temporalio.workflow.Info:
-    since_1_34 = {"original_execution_run_id": init.original_execution_run_id}
-    known = {each.name for each in fields(temporalio.workflow.Info)}
     return temporalio.workflow.Info(
         attempt=init.attempt,
         continued_run_id=init.continued_from_execution_run_id or None,
@@ -257,5 +258,5 @@ def _info(host: Host, run_id: str, at: datetime, init: InitializeWorkflow) -> te
         workflow_id=init.workflow_id,
         workflow_start_time=init.start_time.ToDatetime(UTC),
         workflow_type=init.workflow_type,
-        **(since_1_34 if known >= since_1_34.keys() else {}),
+        **({"original_execution_run_id": init.original_execution_run_id} if _NAMES_FIRST_RUN_OF_RESET else {}),
     )

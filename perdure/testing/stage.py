@@ -46,9 +46,9 @@ class RehearsalHost:
     def heartbeat(self, progress: Any) -> None:
         """Nobody listens."""
 
-    async def stopping(self) -> None:
+    def stopping(self) -> asyncio.Future[None]:
         """It is never told to stop."""
-        await asyncio.Event().wait()
+        return asyncio.get_running_loop().create_future()
 
     @property
     def heartbeat_every(self) -> float | None:

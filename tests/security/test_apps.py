@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
+from perdure.errors import InvalidSetting
 from tests.security.conftest import Roles, perdure
 from tests.world import World
 
@@ -64,6 +65,19 @@ async def test_a_role_of_one_tenant_sees_and_starts_no_other(world: World, roles
     assert [row["id"] for row in await app.fetch("select id from perdure.feed()")] == ["a"]
 
 
+async def test_a_lifecycle_that_is_nowhere_is_not_granted(world: World, roles: Roles) -> None:
+    name = await roles.make("shop_app")
+    misspelt = ("grant", name, "--as", "app", "--lifecycle", "paymnet")
+    assert await perdure(world, *misspelt), "an empty database can't tell"
+    await world.db.execute("select perdure.start('payment', 'p', '{}')")
+    with pytest.raises(InvalidSetting, match="no lifecycle is named 'paymnet'; did you mean 'payment'"):
+        await perdure(world, *misspelt)
+    declared = ("--app", "tests.apps.talking:app")
+    assert await perdure(world, "grant", name, "--as", "app", "--lifecycle", "ring", *declared)
+    with pytest.raises(InvalidSetting, match="no lifecycle is named 'rong'; did you mean 'ring'"):
+        await perdure(world, "grant", name, "--as", "app", "--lifecycle", "rong", *declared)
+
+
 async def test_set_role_takes_the_permissions_of_that_role_and_gives_none_of_others(world: World, roles: Roles) -> None:
     north, south, pool = [await roles.make(each) for each in ("north", "south", "pool")]
     for name in (north, south):
@@ -99,6 +113,7 @@ async def test_a_grant_of_fewer_lifecycles_takes_the_others_back(world: World, r
     await perdure(world, "grant", name, "--as", "app")
     app = await roles.connect(name)
     assert await app.fetchval("select perdure.start('payment', 'x', '{}')") == "started"
+    assert await app.fetchval("select perdure.start('order', 'x', '{}')") == "started"
     await perdure(world, "grant", name, "--as", "app", "--lifecycle", "order")
     with pytest.raises(DENIED):
         await app.execute("select perdure.status('payment', 'x')")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import perdure
+from activities.mail.settings import MailSettings
+from activities.telephony.settings import TelephonySettings
+from activities.web_jobs.settings import WebSettings
 from perdure import Settings
 from perdure._store.postgres import Database
 from perdure.errors import DatabaseUnavailable, InvalidSetting
-from perdure.settings import _FORMS, settings, without_passwords
+from perdure.settings import _BESIDE, _FORMS, misspelt, settings, without_passwords
 
 MARK = "M4RK"
+CODE = Path(perdure.__file__).parent
 
 
 def test_each_setting_with_a_pattern_has_its_form_in_words() -> None:
@@ -85,3 +92,38 @@ def test_a_setting_that_is_no_url_is_not_quoted(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InvalidSetting, match=r"^PERDURE_DATABASE_URL=\*\*\*: ") as error:
         settings()
     assert MARK not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("DATABASE_URI", "DATABASE_URL"),
+        ("DATABASE", "DATABASE_URL"),
+        ("TASKQUEUE", "TASK_QUEUE"),
+        ("LOGLEVEL", "LOG_LEVEL"),
+        ("KEY", "KEYS"),
+        ("APPS", "APP"),
+        ("CONSOLE_ODIC_SECRET", "CONSOLE_OIDC_SECRET"),
+    ],
+)
+def test_a_misspelt_variable_is_found_unless_the_right_one_is_set_too(given: str, meant: str) -> None:
+    given, meant = f"PERDURE_{given}", f"PERDURE_{meant}"
+    assert misspelt({given: "x", "OTHER": "x"}) == {given: meant}
+    assert misspelt({given: "x", meant: "x"}) == {}
+
+
+def test_no_variable_of_an_application_or_of_kubernetes_counts_as_misspelt() -> None:
+    words = ("", "_WORKER", "_RELAY", "_CONSOLE", "_METRICS", "_HEALTH", "_WEB", "_KEYS")
+    port = ("PORT", "PORT_8484_TCP", "PORT_8484_TCP_PROTO", "PORT_8484_TCP_PORT", "PORT_8484_TCP_ADDR")
+    of_service = (*port, "SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP")
+    theirs = [f"PERDURE{word}_{name}" for word in words for name in of_service]
+    for kind in (MailSettings, WebSettings, TelephonySettings):
+        theirs += [f"{kind.model_config['env_prefix']}{name.upper()}" for name in kind.model_fields]
+    theirs += ["PERDURE_SHOP_DATABASE_URL", "PERDURE_BILLING_LOG", "PERDURE_UP", "PERDURE_DEV"]
+    assert misspelt(dict.fromkeys(theirs, "x")) == {}
+
+
+def test_each_variable_that_the_library_reads_is_known() -> None:
+    text = "".join(each.read_text() for each in CODE.rglob("*.py") if each.name != "settings.py")
+    read = set(re.findall(r'"PERDURE_([A-Z_]*[A-Z])[="]', text))
+    assert read <= {*map(str.upper, Settings.model_fields), *_BESIDE}

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 
 from perdure._operations.doctor.check import Check, Site
 from perdure.contracts.problems import Problem
-from perdure.settings import Settings
-
-_PREFIX = "PERDURE_"
-_OTHERS = ("PERDURE_APP", "PERDURE_BY")
-_ALIKE = 0.85
+from perdure.settings import misspelt
 
 
 async def _look(site: Site) -> list[Problem]:
-    known = [*(_PREFIX + name.upper() for name in Settings.model_fields), *_OTHERS]
-    found = []
-    for name in sorted(os.environ):
-        if name.startswith(_PREFIX) and name not in known:
-            alike = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
-            if alike and alike[0] not in os.environ:
-                what = f"{name} is set, and no setting of Perdure's has that name: it has no effect"
-                found.append(Problem(what, f"export {alike[0]}=... in place of {name}"))
+    found = [
+        Problem(
+            f"{name} is set, and no setting of Perdure's has that name: it has no effect",
+            f"export {meant}=... in place of {name}",
+        )
+        for name, meant in misspelt(os.environ).items()
+    ]
     if site.config.keys is not None:
         found.append(
             Problem(

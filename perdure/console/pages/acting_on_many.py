@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from perdure._operations.bulk import Name
 from perdure._operations.consequences import follows, receipt_fields, takes_receipt
 from perdure._operations.reach import Reach
 from perdure._store.schema import Connection
@@ -88,10 +87,9 @@ async def act(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
         words = f"{total:,} of those with {words}"
     _check_receipts(view.form, receipts)
     done = replace(verb, act=resolving(receipts)) if receipts else verb
-    keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, done, words, total, _rate(view.form), _rest(view, verb, given))
     asks_temporal = verb.asks_temporal and "ended" not in given
-    return await begin(view, job, lambda reading: meant.names(reading, keys), keys, asks_temporal=asks_temporal)
+    return await begin(view, job, meant.following, asks_temporal=asks_temporal)
 
 
 async def _listed(view: View, given: Mapping[str, str]) -> tuple[Chosen, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from starlette.responses import Response
 
@@ -17,7 +18,7 @@ from perdure._operations.rejected import (
     retry_rejected,
     select_rejected,
 )
-from perdure.console.chosen import Reading
+from perdure._store.schema import Connection
 from perdure.console.jobs import Job, new_id
 from perdure.console.many import RATE, begin, carry_out
 from perdure.console.page import Page, View
@@ -137,27 +138,17 @@ async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Resp
     words = ", ".join(("rejected", *(f"{name} {value}" for name, value in given.items())))
     async with view.reading() as connection:
         _, entities = await count_rejected(connection, wanted)
-    keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
 
-    def names(reading: Reading) -> AsyncIterator[Name]:
-        return _names(reading, wanted, keys)
-
-    return await begin(view, job, names, keys, asks_temporal=False, act=f"rejected {verb.name}")
+    return await begin(view, job, partial(_following, wanted), asks_temporal=False, act=f"rejected {verb.name}")
 
 
-async def _names(reading: Reading, wanted: RejectedSelection, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
-    """The entities, page by page; nothing is held open meanwhile. `keys` gets the numbers of each before it comes."""
-    after = ("", "")
-    while True:
-        async with reading() as connection:
-            found = await rejected_by_entity(connection, wanted, after, _PAGE)
-        for lifecycle, entity_id, seqs in found:
-            keys[Name(lifecycle, entity_id)] = [str(each) for each in seqs]
-            yield Name(lifecycle, entity_id)
-        if not found:
-            return
-        after = found[-1][0], found[-1][1]
+async def _following(
+    wanted: RejectedSelection, connection: Connection, after: Name | None
+) -> dict[Name, Sequence[str]]:
+    """The next entities, with the numbers of what was rejected of each."""
+    found = await rejected_by_entity(connection, wanted, after or ("", ""), _PAGE)
+    return {Name(lifecycle, entity_id): [str(each) for each in seqs] for lifecycle, entity_id, seqs in found}
 
 
 def _verb(view: View) -> Verb:

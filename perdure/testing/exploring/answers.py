@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
-from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from perdure._wire.writes import Write
@@ -19,6 +18,7 @@ from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.testing.exploring.evidence import PerformResult
+from perdure.testing.exploring.stand_ins import standing_in
 
 Answer: TypeAlias = Done[Any] | NotPerformed
 Answers: TypeAlias = Mapping[str, Sequence[Answer]]
@@ -57,7 +57,7 @@ def watching(
             ends(write, returned.get(self._run, {}))
         return write
 
-    with patch.object(Performance, "run", performed), patch.object(Recorder, "order", ordered):
+    with standing_in((Performance, "run", performed), (Recorder, "order", ordered)):
         yield
 
 

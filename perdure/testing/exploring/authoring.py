@@ -74,7 +74,8 @@ class Author:
             case "race":
                 return ["race", [self._steps(depth - 1, 1, alone=False) for _ in range(2)]]
             case "within":
-                return ["within", random.choice((1, 4, 10, 40)), self._steps(depth - 1, 1, alone=False)]
+                steps = [["retry"]] if self._is_rare() else self._steps(depth - 1, 1, alone=False)
+                return ["within", random.choice((1, 4, 10, 40)), steps]
             case "messages" if alone:
                 return ["messages", random.randint(1, 2), random.choice((2, 10, 60))]
             case "renew" if alone:

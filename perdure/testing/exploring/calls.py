@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
-from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
 
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.virtual_time import VirtualTime
-from perdure.testing.server_activities import ActivityCall, ActivityEnd, Completed, Failed
+from perdure.testing.server_activities import ActivityCall, ActivityContext, ActivityEnd, Completed, Failed
 
 Function: TypeAlias = tuple[Callable[..., Any], list[type] | None]
 """The function of an activity type, with the types of its arguments."""
@@ -42,7 +39,7 @@ class Calls:
         here: Callable[[], Awaitable[None]],
     ) -> None:
         self._loop, self._functions, self._enter, self._here = loop, functions, enter, here
-        self._environments: set[ActivityEnvironment] = set()
+        self._contexts: set[ActivityContext] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -63,21 +60,22 @@ class Calls:
         if known is None:
             ended(Failed(ApplicationError(f"no activity {call.activity_type!r}", type="NotFoundError")))
             return
-        environment = _environment(call, run, beats)
+        about = ActivityContext(call, run.workflow_id, run.run_id, run.lifecycle, beats)
         if self._stopped:
-            environment.worker_shutdown()
+            about.stop()
         context = contextvars.Context()  # not that of another worker's activity, whose end has led to this one
         context.run(self._enter)
-        task = self._loop.create_task(self._play(*known, call, environment, ended), context=context)
-        self._environments.add(environment)
+        context.run(about.enter)
+        task = self._loop.create_task(self._play(*known, call, about, ended), context=context)
+        self._contexts.add(about)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def stop(self) -> None:
         """Note a request to stop the worker."""
         self._stopped = True
-        for environment in list(self._environments):
-            environment.worker_shutdown()
+        for each in list(self._contexts):
+            each.stop()
 
     def close(self) -> None:
         """Put all of them away."""
@@ -89,11 +87,11 @@ class Calls:
         function: Callable[..., Any],
         types: list[type] | None,
         call: ActivityCall,
-        environment: ActivityEnvironment,
+        about: ActivityContext,
         ended: Callable[[ActivityEnd], None],
     ) -> None:
         try:
-            value = await environment.run(function, *call.args(types))
+            value = await about.attend(function(*call.args(types)))
             await self._here()
         except Gone:
             return
@@ -104,29 +102,8 @@ class Calls:
         else:
             end = Completed(value)
         finally:
-            self._environments.discard(environment)
+            self._contexts.discard(about)
         ended(end)
-
-
-def _environment(call: ActivityCall, run: Run, beats: Callable[[Sequence[Any]], bool]) -> ActivityEnvironment:
-    environment = ActivityEnvironment()
-    environment.info = replace(
-        environment.info,
-        activity_id=call.activity_id,
-        activity_type=call.activity_type,
-        heartbeat_timeout=call.heartbeat_timeout,
-        is_local=call.is_local,
-        workflow_id=run.workflow_id,
-        workflow_run_id=run.run_id,
-        workflow_type=run.lifecycle,
-    )
-
-    def beat(*details: Any) -> None:
-        if not beats(details):
-            environment.cancel(ActivityCancellationDetails(not_found=True))
-
-    environment.on_heartbeat = beat
-    return environment
 
 
 def _failure(error: Exception) -> ApplicationError:

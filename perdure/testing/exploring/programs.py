@@ -5,7 +5,7 @@ A program is a list of steps, each a list that begins with its word:
     ["perform", effect, suffix, {"entering": state, "then": state, "expires": seconds, "again": bool}]
     ["gather", [program, ...]]     ["group", [program, ...]]     ["until", seconds]     ["messages", how many, until]
     ["race", [program, ...]]     ["within", seconds, program]     ["step"]     ["enter", state]     ["save"]
-    ["renew"]
+    ["renew"]     ["retry"]
 
 `perform` has as well: `until` = it is performed until it is done, and waits in `HELD` for each retry; `own` = terms of
 its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input. `race`
@@ -284,6 +284,8 @@ class Interpreter(Lifecycle[Any, Any]):
             case "enter":
                 await _come_before(self, Place(arguments[0]))
                 await self.enter(Place(arguments[0]))
+            case "retry":
+                await self.retry_requested()
             case "save":
                 await self.save()
             case "renew":

@@ -176,7 +176,7 @@ class Worker:
             task.activations.append(activation)
             task.shapes.append(shape(commands))
             jobs = self._sort(task, commands)
-            if any(ends(command) for command in task.commands):  # nothing of the run is entered any more
+            if any(ends(command) for command in commands):  # nothing of the run is entered any more
                 task.local.clear()
                 break
         if not task.local:

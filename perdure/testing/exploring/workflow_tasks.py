@@ -25,6 +25,14 @@ _HEARTBEAT = 4.0
 """Seconds after which a worker completes a task whose local activities still run, to get another one."""
 _STICKY = 1.0
 """Seconds for which a task waits for the worker that has the run in its cache."""
+_ENDS = frozenset(
+    {
+        "complete_workflow_execution",
+        "fail_workflow_execution",
+        "cancel_workflow_execution",
+        "continue_as_new_workflow_execution",
+    }
+)
 
 
 @dataclass(eq=False)
@@ -230,9 +238,4 @@ class WorkflowTasks:
 
 def ends(command: sdk.WorkflowCommand) -> bool:
     """Whether a command ends the run."""
-    return command.WhichOneof("variant") in (
-        "complete_workflow_execution",
-        "fail_workflow_execution",
-        "cancel_workflow_execution",
-        "continue_as_new_workflow_execution",
-    )
+    return command.WhichOneof("variant") in _ENDS

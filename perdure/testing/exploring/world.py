@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 from temporalio import workflow
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -37,6 +36,7 @@ from perdure.testing.exploring.relay import VirtualRelay
 from perdure.testing.exploring.rooms import DatabaseRoom, RelayRoom
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.scenario import Event, Finding, Scenario
+from perdure.testing.exploring.stand_ins import standing_in
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.temporal import VirtualTemporal
 from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop, VirtualTime
@@ -181,7 +181,9 @@ class World:
     def _drain(self) -> None:
         try:
             for _ in range(3):
-                for task in asyncio.all_tasks(self.loop):
+                if not (tasks := asyncio.all_tasks(self.loop)):
+                    return
+                for task in tasks:
                     task.cancel()
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
@@ -419,11 +421,7 @@ def _deterministic(world: World) -> Iterator[None]:
     """The same seed gives the same bytes: tokens and times that are put on record come from the world."""
     seeded = _Seeded(world)
     clock = property(lambda host: current_worker.get().now)
-    with (
-        patch.object(attempts, "secrets", seeded),
-        patch.object(record, "time", seeded),
-        patch.object(TemporalHost, "now", clock),
-    ):
+    with standing_in((attempts, "secrets", seeded), (record, "time", seeded), (TemporalHost, "now", clock)):
         yield
 
 

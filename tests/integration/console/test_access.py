@@ -37,6 +37,7 @@ async def test_a_person_is_revoked_at_every_console_and_may_be_let_in_again(worl
         assert "ann Sign out" in readable((await ann.send("/sign-in", "/sign-in", token=again)).text)
         assert [line.split()[0] for line in (await command("people")).splitlines()[1:]] == ["ann", "bob"]
     nobody = await perdure(world, "console", "revoke", "eve", PERDURE_CONSOLE_FOLDER=folder)
+    assert nobody.exit_code == 1
     assert "'eve' was not signed in, and held no token" in nobody.stderr
 
 

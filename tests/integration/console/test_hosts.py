@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import os
 import re
-from typing import Any, cast
+import sys
+from pathlib import Path
+from typing import cast
 
 import pytest
 from django.conf import settings as django_settings
+from django.conf.urls.i18n import i18n_patterns
 from django.core.asgi import get_asgi_application
 from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import get_token
 from django.urls import path
 from fastapi import FastAPI, Response
 from starlette.middleware import Middleware
@@ -22,16 +27,26 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infra.needs import is_needed
-from perdure.console import Console, Person, Tokens, console
+from perdure.console import Console, Person, Tokens, console, mounted
 from perdure.console.security import VISITOR
 from perdure.console.sessions import COOKIE
-from tests.deadline import DEADLINE, until
+from tests.deadline import DEADLINE, in_time, until
 from tests.integration.console.browsing import Site, readable, serving, told
 from tests.integration.console.chromium import chromium, why_no_chromium, window
 from tests.world import World
 
+PAGE = Path(__file__).parents[3] / "docs" / "console.md"
 ROOT, AT = "/site", "/site/perdure"
 OF_HOST = "default-src * 'unsafe-inline'"
+MIDDLEWARES = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
 CONFUSED = (
     *("//site/perdure/list", f"{AT}//list", f"{ROOT}//perdure/list", f"{AT}/%2e%2e/perdure/list"),
     *(f"{AT}/../perdure/list", f"{AT}/list/", f"{AT}/LIST", f"{AT}//another.example/", f"{AT}/list%00"),
@@ -80,25 +95,37 @@ def in_fastapi(made: Console) -> FastAPI:
     return host
 
 
-def in_django(made: Console) -> ASGIApp:
-    """As the documentation has it, beside an application with Django's middlewares."""
+def in_django(made: Console, *, prefix: str | None = None) -> ASGIApp:
+    """As the documentation has it, beside an application with all of Django's middlewares that need no table."""
     if not django_settings.configured:
         django_settings.configure(USE_TZ=True, LOGGING_CONFIG=None)
-    django_settings.ROOT_URLCONF = type("Urls", (), {"urlpatterns": [path("page", _page)]})
-    django = get_asgi_application()
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        root = scope.get("root_path", "") + "/perdure"
-        if scope["type"] == "http" and (scope["path"] + "/").startswith(root + "/"):
-            await made({**scope, "root_path": root}, receive, send)
-        else:
-            await django(dict(scope), receive, cast(Any, send))
-
-    return application
+    more = {
+        "ROOT_URLCONF": type("Urls", (), {"urlpatterns": [*i18n_patterns(path("page/", _page)), path("page", _page)]}),
+        "MIDDLEWARE": MIDDLEWARES,
+        "SESSION_ENGINE": "django.contrib.sessions.backends.signed_cookies",
+        "SECRET_KEY": "k",
+        "ALLOWED_HOSTS": ["127.0.0.1"],
+        "FORCE_SCRIPT_NAME": prefix,
+    }
+    for name, value in more.items():
+        setattr(django_settings, name, value)
+    return mounted(cast(ASGIApp, get_asgi_application()), made, prefix=prefix)
 
 
 def _page(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("host")
+    request.session["of the host"] = "kept"
+    return HttpResponse(f"host {get_token(request)}" + 500 * "-")
+
+
+def in_django_by_name(made: Console) -> ASGIApp:
+    """Behind a proxy that removes the prefix from each path, which Django knows by FORCE_SCRIPT_NAME alone."""
+    django = in_django(made, prefix=ROOT)
+
+    async def stripped(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].removeprefix(ROOT) if scope["type"] == "http" else ""
+        await django({**scope, "root_path": "", "path": path}, receive, send)
+
+    return stripped
 
 
 def below(app: ASGIApp) -> ASGIApp:
@@ -110,13 +137,14 @@ def below(app: ASGIApp) -> ASGIApp:
     return called
 
 
-@pytest.mark.parametrize("host", [in_fastapi, in_django])
+@pytest.mark.parametrize("host", [in_fastapi, in_django, in_django_by_name])
 async def test_a_host_with_middlewares_of_its_own_breaks_no_page_and_opens_none(world: World, host: object) -> None:
     assert callable(host)
     made = console(told, config=world.config, folder=world.folder / "console")
     await world.db.execute("select perdure.start('order', 'a', '{}')")
     async with serving(made, below(host(made))) as site:
         ann = site.browser("ann", "settle")
+        assert (await ann.http.get(f"{ROOT}/page")).is_success, "the host answers, and leaves its cookies"
         assert (await ann.http.get(AT)).headers["location"].endswith(f"{AT}/")
         page = await ann.get(f"{AT}/list")
         places = set(re.findall(r'(?:href|src|action)="([^"#]+)"', page))
@@ -169,6 +197,53 @@ async def test_a_hosts_cookie_of_the_same_name_and_its_policy_weaken_nothing(wor
         await ann.page.evaluate(script)
         assert await ann.page.evaluate("typeof ran") == "undefined", "the host's policy would have let it"
         assert [each for each in ann.said if "Content Security Policy" not in each] == []
+
+
+SIGNED_IN = """
+import asyncio, sys
+import django
+from django.conf import settings
+from starlette.requests import Request
+
+settings.configure(
+    SECRET_KEY="k",
+    USE_TZ=True,
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "users"}},
+)
+django.setup()
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+call_command("migrate", verbosity=0)
+exec(sys.argv[1])
+
+
+def person(user):
+    browser = Client()
+    if user is not None:
+        browser.force_login(user)
+    cookie = "; ".join(f"{name}={each.value}" for name, each in browser.cookies.items())
+    found = asyncio.run(who(Request({"type": "http", "headers": [(b"cookie", cookie.encode())]})))
+    return found and found.name
+
+
+ann, bob = User.objects.create(username="ann", is_staff=True), User.objects.create(username="bob")
+print(*map(person, (ann, bob, None)))
+"""
+
+
+async def test_djangos_staff_are_the_people_of_the_console_as_the_documentation_has_it(tmp_path: Path) -> None:
+    block = PAGE.read_text().partition("<!-- runs in Django -->\n```python\n")[2].partition("```")[0]
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SIGNED_IN, block),
+        cwd=tmp_path,
+        env={**os.environ, "PERDURE_CONSOLE_FOLDER": str(tmp_path / "console")},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await in_time(running.communicate())
+    assert (running.returncode, output.decode().split()) == (0, ["ann", "None", "None"])
 
 
 def raw(site: Site, place: str) -> int:

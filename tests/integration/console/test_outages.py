@@ -60,6 +60,33 @@ async def test_what_was_accepted_without_an_answer_is_not_done_again(world: Worl
             await each_once(world)
 
 
+async def test_an_act_on_many_reads_a_page_again_whose_connection_was_killed_inside_it(world: World) -> None:
+    await world.db.execute(FINISHED)
+    async with open_console(world, app=app) as site:
+        ann = site.browser("ann", "bulk")
+        form = await ann.form("/act/restart?lifecycle=ring&state=done", "/act/restart")
+        async with world.db.transaction():
+            await world.db.execute("lock table perdure.finished")  # so that the reading stands still, and can be met
+            sent = await ann.http.post("/act/restart", data={**form, "note": "as agreed"}, follow_redirects=True)
+            first = await _killed(world, {0})
+            await _killed(world, {0, first})
+        assert f"{MANY} restarted , 0 refused, of {MANY}" in await shows(ann, str(sent.url.path), "Ended")
+        await each_once(world)
+
+
+async def _killed(world: World, before: set[int]) -> int:
+    """Kill the session that waits for the table of what is finished, once it is none of those `before`; its process."""
+    waiting = "select pid from pg_locks where relation = 'perdure.finished'::regclass and not granted"
+
+    async def waits() -> int:
+        pid = await world.db.fetchval(waiting)
+        return 0 if pid in before else pid or 0
+
+    pid = await until(waits, "the act reads its first page", every=0.01)
+    await world.db.execute("select pg_terminate_backend($1)", pid)
+    return int(pid)
+
+
 async def begun(ann: Browser, preview: str, action: str, rate: str) -> str:
     """Begin an act on many; the path of its page."""
     sent = await ann.send(preview, action, outcome="abandoned", note="as agreed", rate=rate)

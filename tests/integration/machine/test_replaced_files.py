@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure._machine.replaced_files import restart_when_replaced
+from perdure._machine.replaced_files import ReplacedFiles
 from perdure._worker.child import Child
 from tests.deadline import until
 
@@ -41,7 +41,9 @@ async def test_it_is_restarted_for_files_that_can_be_used_and_for_no_others(
             raise OSError("certificate and key do not belong together")
 
     child = Child("temporal", [sys.executable, "-c", SERVER, str(cert), str(has)], {})
-    tasks = [asyncio.create_task(child.keep()), asyncio.create_task(restart_when_replaced(child, [cert], check, 0.05))]
+    replaced = ReplacedFiles(child, [cert], check, 0.05)
+    kept = asyncio.create_task(child.keep())
+    await replaced.start()
     await until(lambda: has.is_file() and has.read_text() == "first", "it runs")
 
     put("half")
@@ -50,11 +52,11 @@ async def test_it_is_restarted_for_files_that_can_be_used_and_for_no_others(
     put("second")
     await until(lambda: has.read_text() == "second", "it has read the new ones")
     assert child.starts == 2
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    await replaced.stop()
+    kept.cancel()
+    with suppress(asyncio.CancelledError):
+        await kept
     await child.end(10)
     said = [each.getMessage() for each in caplog.records]
-    assert said.count("replaced files can't be used yet") == 1
+    assert said.count("certificates of temporal: failed, goes on") == 1
     assert said.count("certificates were replaced: the process is restarted, to read them") == 1

@@ -144,7 +144,7 @@ async def test_the_command_ends_with_the_status_and_the_line_that_are_documented
     assert matches[0] == 0
     assert matches[1].splitlines()[1].startswith("order/4  0           sending  4 h  waits      send is in doubt: ")
     assert misses == (2, "", "perdure: no lifecycle is named 'ordre'; did you mean 'order'? [PERDURE-4101]\n")
-    assert (broken[0], broken[1], broken[2].count("\n")) == (1, "", 1)
+    assert (broken[0], broken[1], broken[2].count("\n")) == (2, "", 1)
     assert broken[2].startswith("perdure: 'nowhere:app': there is no module 'nowhere'")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator
 
@@ -11,15 +10,17 @@ import asyncpg
 import pytest
 
 from infra.pgbouncer import PgBouncer
-from perdure._services.listener import CHANNEL
+from perdure._services.listener import CHANNEL, Listener
+from perdure._services.pace import FEW
+from perdure._services.presence import NOTED_EVERY, Presence
 from perdure._store import schema
+from perdure._store.connecting import open_pool
 from perdure.servers.postgres import PostgresServer
 from tests.apps.straight import app
 from tests.world import World
 
 NEVER = 60.0
 """Seconds between two polls: longer than any test waits."""
-_SEEN = "select max(seen_at) from perdure.relay"
 _ASKED = "select exists (select from perdure.relay where notified)"
 _START = "select perdure.start('straight', $1, '{\"what\": \"this\"}')"
 _FINISHED = "select count(*) = $1 from perdure.finished"
@@ -82,21 +83,28 @@ async def test_many_commits_notify_nobody(world: World, heard: list[str]) -> Non
         await world.until(lambda: world.db.fetchval(_FINISHED, number + 20), "all finished")
 
 
-async def test_after_many_rows_at_once_a_relay_is_soon_notified_again(world: World) -> None:
-    """Before the relay is seen again. No rows come after the burst, which would show it that few come now."""
-    async with world.worker(app):
-        await until_asked(world)
-        numbers = itertools.count(1)
-
-        async def asks_before_it_is_seen() -> bool:
-            while await world.db.fetchval(_ASKED):
-                await world.db.execute(_START, str(next(numbers)))
-            seen = await world.db.fetchval(_SEEN)
-            await until_asked(world)
-            return bool(await world.db.fetchval(_SEEN) == seen)
-
-        # On a busy machine it may be seen first, by chance.
-        await world.until(asks_before_it_is_seen, "it asks before it is seen again")
+async def test_after_many_commits_a_relay_is_notified_again_although_none_follow(
+    world: World, heard: list[str]
+) -> None:
+    """Before its next note, which would count the notifications anew: that may be seconds away."""
+    pool = await open_pool(world.dsn, 1)
+    listener = Listener(pool, world.dsn, lambda: None)
+    presence = Presence("r", ["straight"], [], listener, many=FEW)
+    try:
+        await listener.once()
+        await presence.note(world.db)
+        assert await presence.choose_notice(world.db, busy=False)
+        for number in range(most := FEW * int(NOTED_EVERY) + 1):
+            await world.db.execute("select perdure.start('straight', $1, '{}')", str(number))
+        await world.until(lambda: listener.received == len(heard) == most, "all notifications")
+        assert not await presence.choose_notice(world.db, busy=False)
+        assert await presence.choose_notice(world.db, busy=True)
+        assert not await world.db.fetchval(_ASKED)
+        assert await presence.choose_notice(world.db, busy=False)
+        assert await world.db.fetchval(_ASKED)
+    finally:
+        await listener.stop()
+        await pool.close()
 
 
 async def test_a_relay_that_was_killed_is_notified_for_seconds_only(world: World, heard: list[str]) -> None:

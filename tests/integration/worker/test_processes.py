@@ -119,7 +119,7 @@ async def test_a_process_that_cannot_start_is_reported_and_not_tried_for_ever(wo
 
 async def test_an_app_that_is_not_there_is_named_once(world: World) -> None:
     async with fleet(world, "tests.apps.nowhere:app") as made:
-        assert await made.status() == 1
+        assert await made.status() == 2
         assert made.text.count("PERDURE-1101") == 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import shlex
 import sys
@@ -14,6 +16,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
+from perdure._store.postgres import Database
 from perdure.cli import cli, main
 from perdure.cli.cli import PANELS
 
@@ -34,6 +37,19 @@ def _commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 COMMANDS = dict(_commands(ROOT))
 NAMES = [" ".join(path) for path in COMMANDS]
+
+
+@pytest.fixture(autouse=True)
+def logging_stays() -> Iterator[None]:
+    """`main` sets up the log of its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
 each_command = pytest.mark.parametrize("name", NAMES)
 
 
@@ -97,6 +113,10 @@ def test_no_command_is_documented_that_is_not_there() -> None:
             "perdure: --resume-after '7': write LIFECYCLE/ID, as an interrupted run printed it\n",
         ),
         (
+            ["list", "--app", "tests:nosuch"],
+            "perdure: 'tests:nosuch': the module 'tests' has no 'nosuch' [PERDURE-1101]\n",
+        ),
+        (
             ["list", "--older-than", "week"],
             "perdure: 'week' is no duration: write 90s, 10m, 2h or 3d [PERDURE-4101]\n",
         ),
@@ -142,6 +162,39 @@ def test_a_setting_is_refused_with_its_form_by_every_command(
             main()
         shown = "perdure: PERDURE_DATABASE_URL=***: write postgresql://USER@HOST:PORT/DATABASE [PERDURE-4101]\n"
         assert (end.value.code, *capsys.readouterr()) == (2, "", shown), command
+
+
+def test_a_misspelt_variable_is_named_with_the_one_that_is_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERDURE_DATABASE_URI", "postgresql://db/shop")
+    monkeypatch.setattr("perdure.cli.leave", sys.exit)
+    monkeypatch.setattr(sys, "argv", ["perdure", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    shown = "perdure: PERDURE_DATABASE_URI has no effect: did you mean PERDURE_DATABASE_URL?\n"
+    assert capsys.readouterr() == (f"perdure {version('perdure')}\n", shown)
+    monkeypatch.setenv("PERDURE_LOG", "json")
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(capsys.readouterr().err)["message"] == shown.removeprefix("perdure: ").rstrip()
+
+
+def test_a_command_that_waits_for_postgresql_says_so_beside_its_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perdure.logs.LONG", 0)
+    monkeypatch.setitem(Database.open.__kwdefaults__ or {}, "patience", 0.05)
+    monkeypatch.setenv("PERDURE_DATABASE_URL", "postgresql://ann:secret@127.0.0.1:1/shop")
+    monkeypatch.setattr("perdure.cli.leave", sys.exit)
+    monkeypatch.setattr(sys, "argv", ["perdure", "list", "--json"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    output, errors = capsys.readouterr()
+    assert (end.value.code, output) == (1, "")
+    waits, problem = errors.splitlines()
+    assert waits == "perdure: waits for PostgreSQL (at postgresql://ann@127.0.0.1:1/shop)"
+    assert problem.startswith("perdure: no PostgreSQL answers at postgresql://ann@127.0.0.1:1/shop")
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from perdure import Entity
 from perdure.console import Page, Role, View
 from perdure.console.many import act_on_many, act_on_one
 from perdure.console.page import Response
 from perdure.console.verbs import VERBS, check_note, previewed_at
+from perdure.database import Connection
 from perdure.errors import InvalidSetting, NotNow
 from workers.web_jobs.console.families import LOOKED_AT, read_family
 from workers.web_jobs.console.tables import LIFECYCLE, query, reading
@@ -59,7 +61,7 @@ async def act(view: View) -> Response:
         answer = await act_on_one(view, VERBS["restart"], Entity(LIFECYCLE, row["master"]))
         notice = view.signed_notice(f"web-job/{row['master']}: {answer}")
         return view.redirect("/families/one", id=row["master"], notice=notice)
-    failed, rest = _failed(view, row["master"], as_of), view.link("/families/one", id=row["master"], state="failed")
+    failed, rest = partial(_failed, row["master"], as_of), view.link("/families/one", id=row["master"], state="failed")
     words = f"failed children of {row['master']}"
     return await act_on_many(view, VERBS["restart"], failed, words, row["failed"], rest)
 
@@ -70,17 +72,10 @@ def _ways(ended: bool, cancelled: int) -> list[str]:
     return ["family"] * ended + ["each"] * (not ended or cancelled > 0)
 
 
-async def _failed(view: View, master: str, as_of: datetime) -> AsyncIterator[Entity]:
-    """The children that had failed by then, page by page; nothing is held open meanwhile."""
-    after = ""
-    while True:
-        async with view.reading() as connection:
-            rows = await connection.fetch(query("failed_by"), master, after, as_of, _PAGE)
-        for row in rows:
-            yield Entity(LIFECYCLE, row["id"])
-        if not rows:
-            return
-        after = rows[-1]["id"]
+async def _failed(master: str, as_of: datetime, connection: Connection, after: Entity | None) -> Sequence[Entity]:
+    """The next children that had failed by then."""
+    rows = await connection.fetch(query("failed_by"), master, after.id if after else "", as_of, _PAGE)
+    return [Entity(LIFECYCLE, row["id"]) for row in rows]
 
 
 PAGES = [
