@@ -122,8 +122,8 @@ def _delivery(seen: Mapping[str, Any]) -> Iterator[Problem]:
 def _findings(seen: Mapping[str, Any]) -> Iterator[Problem]:
     for row in seen["findings"]:
         if row["left_over"]:
-            left = _count(row["left_over"], "finding", "findings")
-            yield Problem("findings", f"{left} of the kind {row['kind']} are left for a person")
+            left = _count(row["left_over"], "finding is", "findings are")
+            yield Problem("findings", f"{left} left for a person: {row['kind']}")
     last = seen["reconciliation"]
     if last is not None and last["ended_at"] is None and last["age_seconds"] > _DAY:
         yield Problem("reconciliation", f"the reconciliation of {shown(last['age_seconds'])} ago has not ended")

@@ -115,7 +115,7 @@ class Console:
             return RedirectResponse(self.link(request, "/"))
         status = getattr(error, "status_code", 404)
         title = "There is no such page" if status == 404 else "That is not how this page is asked for"
-        return refused(self, request, status, title, "Follow the menu, or search for an id.")
+        return refused(self, request, status, title, "The overview leads to every page that there is.")
 
 
 def console(

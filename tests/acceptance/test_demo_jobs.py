@@ -12,7 +12,7 @@ from tests.acceptance.demos import played
 async def find_doubt(console: str) -> None:
     """The inbox has the call that its page answered too late, with what each answer would do."""
     browser = await asyncio.to_thread(Browser, f"{console}inbox")
-    assert "1 of web-job: call-page-inline no answer within 4 s" in browser.words
+    assert "1 in doubt: call-page-inline of web-job no answer within 4 s" in browser.words
     await asyncio.to_thread(browser.choose, "Settle")
     assert "web-job/late" in browser.words
 

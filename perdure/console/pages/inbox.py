@@ -53,6 +53,7 @@ async def show(view: View) -> Response:
         seen=seen,
         shown=shown,
         several=_several(groups),
+        jobs=sum(each.ended is None for each in view.console.jobs.all_of(view.person)),
         cut=len(seen.value) >= GROUPS,
         filtered=len(groups) < len(seen.value),
     )

@@ -83,7 +83,7 @@ async def test_somebody_sees_the_entities_of_their_roles_alone(world: World) -> 
     await world.db.execute(ENTITIES)
     async with open_console(world, app=app) as site:
         ann = site.browser("ann", "look:ring@acme")
-        assert "1 of ring: do-ring" in readable(await ann.get("/inbox"))
+        assert "1 in doubt: do-ring of ring" in readable(await ann.get("/inbox"))
         for page in ("/inbox/doubts?lifecycle=ring", "/act/resolve?lifecycle=ring&effect=do-ring&why=no+answer"):
             text = readable(await ann.get(page))
             assert "theirs" not in text, page

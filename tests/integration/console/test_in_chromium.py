@@ -102,7 +102,7 @@ async def test_a_doubt_is_settled_by_keyboard_alone_seen_live_and_by_the_second_
         await _settle_by_keyboard(ann)
         await ann.shows("resolved as done")
         assert await world.ended("ring", "a") == "done"
-        await eve.shows("1 of ring: do-ring")
+        await eve.shows("1 in doubt: do-ring of ring")
         await _settle(bob, "not_done", "they never saw it")
         assert "It was refused" in await bob.text(), "somebody was faster"
         assert await record(world, "ring", "a") == [("doing", "ann", "do-ring resolved as done: their log has it")]

@@ -44,7 +44,7 @@ async def test_a_doubt_is_settled_by_one_of_two_people_who_read_the_page(world: 
         theirs = await bob.form(act, "/act/resolve")  # opened before ann has settled it
         answer = await ann.send(act, "/act/resolve", outcome="done", receipt='{"number": 7}', note=NOTE)
         assert answer.status_code == 200, readable(answer.text)
-        assert "1 of ring: do-ring" in readable(await ann.get("/inbox")), "who has settled one sees one less"
+        assert "1 in doubt: do-ring of ring" in readable(await ann.get("/inbox")), "who has settled one sees one less"
         assert "resolved as done" in readable(answer.text)
         late = await bob.http.post("/act/resolve", data={**theirs, "outcome": "not_done", "note": NOTE})
         assert late.status_code == 409, readable(late.text)
