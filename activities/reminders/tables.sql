@@ -183,15 +183,17 @@ returns table (id text, rule text, hour int, state text, why text, kind text, st
         select e.id, e.state from perdure.entity e
         where e.lifecycle = 'dose' and "right"(e.id, 16) >= to_char(doses_due.since, 'YYYY-MM-DD"T"HH24:MI')
             and "right"(e.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')),
-    over as (
-        select distinct on (f.id) f.id, f.state, f.why from perdure.finished f
+    over as materialized (
+        select f.id, f.generation, f.state, f.why from perdure.finished f
         where f.lifecycle = 'dose' and "right"(f.id, 16) >= to_char(doses_due.since, 'YYYY-MM-DD"T"HH24:MI')
-            and "right"(f.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')
-        order by f.id, f.generation desc),
+            and "right"(f.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')),
+    again as (select o.id, max(o.generation) as generation from over o where o.generation > 0 group by o.id),
     every as (
         select o.id, case o.state when 'starting' then 'due' else o.state end as state, null as why, true as started from opened o
         union all
-        select o.id, o.state, o.why, true from over o where not exists (select from opened x where x.id = o.id)
+        select o.id, o.state, o.why, true from over o
+        where o.id not in (select x.id from opened x) and (o.id, o.generation) not in (
+            select a.id, g from again a, generate_series(0, a.generation - 1) g)
         union all
         select n.patient || '/' || n.rule || '/' || to_char(n.due, 'YYYY-MM-DD"T"HH24:MI'), n.state, n.why, false
         from reminders.not_started n

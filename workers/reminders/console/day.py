@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -87,8 +88,11 @@ async def show(view: View) -> Response:
             rows = await connection.fetch(query("quiet"))
         return quiet_parts([dict(each) for each in rows])
 
-    seen = await view.sources.kept(("reminders", day, rule), counted, fresh=FRESH, stale=60)
-    seen.value.quiet = (await view.sources.kept("quiet hours", quiet, fresh=300, stale=3600)).value
+    seen, hours = await asyncio.gather(
+        view.sources.kept(("reminders", day, rule), counted, fresh=FRESH, stale=60),
+        view.sources.kept("quiet hours", quiet, fresh=300, stale=3600),
+    )
+    seen.value.quiet = hours.value
     return view.render(
         "reminders/day.html",
         day=day,
