@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from temporalio.worker import Worker
 from infra.demos.comments import say
 from infra.demos.reminders_day import Connection, Passing
 from infra.demos.reminders_patients import the_day
-from infra.demos.reminders_record import Count, Told, counted, told
+from infra.demos.reminders_record import Count, Told, counted, reference, told
 from infra.demos.reminders_tables import show
 from infra.demos.served_console import ServedConsole
 from infra.quiet import quiet_runtime
@@ -77,7 +77,7 @@ async def demo(patients: int, keep: bool) -> int:
             show(count, doses)
             say(SAID.format(count=count, file=FILE.relative_to(ROOT)))
             if keep:
-                await stay(config, environment)
+                await stay(config, environment, [evidence(each, telephony) for each in doses if each.in_doubt])
     return 1 if count.wrong else 0
 
 
@@ -151,14 +151,23 @@ async def working(
         yield
 
 
-async def stay(config: Settings, environment: WorkflowEnvironment) -> None:
-    """Leave everything up until Ctrl-C, with the console."""
+def evidence(dose: Told, telephony: TelephonyServer) -> str:
+    """What the provider knows of a dose in doubt, for whoever settles it."""
+    wanted = reference(dose.id, "sms")
+    found = [f"it has {each.sid}, {each.status}" for each in telephony.accepted if each.reference == wanted]
+    return f"  has the provider accepted dose/{dose.id}? In its log {found[0] if found else 'is nothing of it'}"
+
+
+async def stay(config: Settings, environment: WorkflowEnvironment, doubts: Sequence[str]) -> None:
+    """Leave everything up until Ctrl-C, with the console and what is in doubt."""
     from workers.reminders.app import app
 
     os.environ["TEMPORAL_ADDRESS"] = temporal = environment.client.service_client.config.target_host
     with tempfile.TemporaryDirectory() as folder:
         served = ServedConsole(config, app, Path(folder) / "console")
-        say(f"Everything stays up until Ctrl-C. Console: [link]{served.url}[/link]")
+        say(served.invitation)
+        for each in doubts:
+            say(each)
         say("  or `perdure show dose ID`, or `select * from reminders.dose order by due`, with")
         say(f"  export PERDURE_DATABASE_URL={config.database_url} PERDURE_SCOPE={SCOPE} PERDURE_APP={APP}")
         say(f"  export TEMPORAL_ADDRESS={temporal}")

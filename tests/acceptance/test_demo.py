@@ -12,7 +12,7 @@ from tests.deadline import until
 async def settle(console: str) -> None:
     """Answer for one of the mails that are in doubt, as a visitor does."""
     browser = await asyncio.to_thread(Browser, f"{console}inbox")
-    assert "of comment-notification: send-mail" in browser.words
+    assert "in doubt: send-mail of comment-notification" in browser.words
 
     def answer() -> None:
         for words in ("Settle", "Settle…", "not done"):

@@ -1,9 +1,13 @@
-"""`make demo-reminders`, for the patients with a story, sends what was due, as the provider counts it."""
+"""`make demo-reminders`, for the patients with a story, sends what was due, as the provider counts it; one doubt is left,
+which its console settles."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from infra.browsing import Browser
 from tests.acceptance.demos import played
 
 REAL = {
@@ -15,12 +19,30 @@ REAL = {
 """Settings of somebody's shell, for the real provider: the demo must not use them."""
 
 
+async def settle(console: str) -> None:
+    """Answer for the dose whose outcome nobody knew when its window was over, as a visitor does."""
+    browser = await asyncio.to_thread(Browser, f"{console}inbox")
+    assert "1 in doubt: send-sms of dose" in browser.words
+
+    def answer() -> None:
+        for words in ("Settle", "Settle…", "not done"):
+            browser.choose(words)
+        browser.fill_in("Note", "the patient has got nothing")
+        browser.choose("Settle")
+
+    await asyncio.to_thread(answer)
+    assert "send-sms resolved as not_done" in browser.words
+
+
 async def test_the_demo_of_reminders_loses_nothing_sends_nothing_twice_and_leaves_nothing_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in REAL.items():
         monkeypatch.setenv(name, value)
-    counted = await played("infra.demos.reminders", "--patients", "14", counts="demo-reminders.json", processes=2)
+    arguments = ("--patients", "14")
+    counted = await played(
+        "infra.demos.reminders", *arguments, counts="demo-reminders.json", processes=2, visited=settle
+    )
     del counted["seconds"]
     assert 38 < counted.pop("hours") < 41
     assert counted == {

@@ -29,7 +29,7 @@ async def test_it_shows_the_way_it_took_attempts_look_ups_and_who_has_the_next_s
             assert shown in text, text
         assert "States: starting → doing → done; now done" in page
         page = await browser.get("/entity/ring", id="b")
-        assert "it waits for a person: do-ring is in doubt" in readable(page)
+        assert "Waits for a person: do-ring is in doubt" in readable(page)
         assert "Settle…" not in readable(page), "who may only look is offered no act"
         assert f"{world.scope}:ring/b" in readable(page)
         offered = readable(await site.browser(roles="settle:ring").get("/entity/ring", id="b"))

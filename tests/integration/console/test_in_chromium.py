@@ -97,7 +97,7 @@ async def test_a_doubt_is_settled_by_keyboard_alone_seen_live_and_by_the_second_
         for name in "ab":
             await world.client.start(Ring, name, Booking())
         await parked(world, 2)
-        await eve.shows("2 of ring: do-ring")
+        await eve.shows("2 in doubt: do-ring of ring")
         await bob.page.goto("/act/resolve?lifecycle=ring&id=a")
         await _settle_by_keyboard(ann)
         await ann.shows("resolved as done")

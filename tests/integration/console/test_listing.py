@@ -79,8 +79,10 @@ async def test_an_id_a_key_or_a_workflow_id_leads_to_the_entity(world: World) ->
         await world.db.execute("select perdure.start('parcel', '44', '{}')")
         await world.db.execute("select perdure.start('parcel', '45', '{}')")
         assert "parcel/45" in readable(await site.browser("bob", "look:parcel").get("/search", q="4"))
-        assert "Nothing has the id" in readable(await ann.get("/search", q="<b>nowhere"))
-        assert "Nothing has the id" in readable(await site.browser("bob", "look:parcel").get("/search", q="k4"))
+        assert "Nothing that you may see has the id" in readable(await ann.get("/search", q="<b>nowhere"))
+        assert "Nothing that you may see has the id" in readable(
+            await site.browser("bob", "look:parcel").get("/search", q="k4")
+        )
 
 
 async def test_a_search_finds_what_is_within_reach_behind_any_number_of_others(world: World) -> None:

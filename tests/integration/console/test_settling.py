@@ -31,7 +31,7 @@ async def test_a_doubt_is_settled_by_one_of_two_people_who_read_the_page(world: 
         await parked(world, 2)
         ann, bob = site.browser("ann", "settle"), site.browser("bob", "settle")
         inbox = await ann.get("/inbox")
-        assert "2 of ring: do-ring" in readable(inbox)
+        assert "2 in doubt: do-ring of ring" in readable(inbox)
         assert "not done : the call is made again, with the same key" in readable(inbox)
         group = next(each for each in links(inbox) if each.startswith("/inbox/doubts"))
         page = await ann.get(group)
