@@ -1,5 +1,4 @@
-"""`make demo-reminders`, for the patients with a story, sends what was due, as the provider counts it; one doubt is left,
-which its console settles."""
+"""`make demo-reminders`, for the patients with a story, sends what was due; the doubt that it leaves can be settled."""
 
 from __future__ import annotations
 
