@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from importlib.metadata import version
 
-OLDEST, NEWEST = (1, 32), (1, 35)
+OLDEST, NEWEST = (1, 33), (1, 35)
 """The minor versions that `make test-sdks` tries."""
 
 

@@ -14,14 +14,14 @@ def test_an_older_sdk_is_refused_with_the_versions_that_work() -> None:
     with pytest.raises(UnsupportedSDK) as refused:
         check_sdk(older)
     assert str(refused.value) == (
-        f"temporalio {older} is too old: perdure.testing was tested with temporalio 1.32 to 1.35; "
+        f"temporalio {older} is too old: perdure.testing was tested with temporalio 1.33 to 1.35; "
         "install one of these for your tests"
     )
 
 
 def test_a_newer_sdk_is_named_in_a_warning() -> None:
     with pytest.warns(
-        UserWarning, match=rf"temporalio 1.{NEWEST[1] + 1}.0 is newer: .* tested with temporalio 1.32 to 1.35"
+        UserWarning, match=rf"temporalio 1.{NEWEST[1] + 1}.0 is newer: .* tested with temporalio 1.33 to 1.35"
     ):
         check_sdk(f"1.{NEWEST[1] + 1}.0")
 

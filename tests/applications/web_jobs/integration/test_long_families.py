@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-import temporalio.service as sdk
 
 from perdure.servers.temporal import TemporalServer
 from tests.applications.web_jobs.conftest import Jobs
@@ -15,8 +14,8 @@ from tests.applications.web_jobs.integration.test_families import counts, lists
 from tests.conftest import PROMPT_TIMERS
 from workers.web_jobs.app import app
 
-CACHED = 1000 if sdk.__version__.startswith("1.32.") else 5
-"""Workflows in the worker's cache: fewer than there are. With temporalio 1.32 a worker can stop for good then."""
+CACHED = 5
+"""Workflows in the worker's cache: fewer than there are."""
 SUGGESTED_AFTER = 35
 """History events after which the server suggests a new run."""
 
