@@ -2,7 +2,7 @@
 pages, and how large they are.
 
 Run it as `python -m bench.console [--entities 100000] [--inbox 10000] [--asked 40]`. The entities are made by SQL. Each
-page is asked for as often as `--asked` says, with `--pause` between. Ends with 1 if a page takes more than 200 ms at
+page is requested `--asked` times, with `--pause` between. Ends with 1 if a page takes more than 200 ms at
 the 95th percentile, or has more than 150 kB.
 """
 

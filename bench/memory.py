@@ -62,8 +62,8 @@ async def _plain(count: int) -> tuple[int, int]:
             env={**os.environ, "TEMPORAL_ADDRESS": temporal.address},
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await process.communicate()
-    before, after = json.loads(said.splitlines()[-1])
+        output, _ = await process.communicate()
+    before, after = json.loads(output.splitlines()[-1])
     return before, after
 
 

@@ -68,8 +68,8 @@ async def _start(
     imports = await asyncio.create_subprocess_exec(
         sys.executable, "-c", IMPORTS, cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await imports.communicate()
-    found = [(float(said), time.monotonic() - began)]
+    output, _ = await imports.communicate()
+    found = [(float(output), time.monotonic() - began)]
     command = [sys.executable, "-m", "perdure.cli", "worker", "bench.waiting:app"]
     began = time.monotonic()
     worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)

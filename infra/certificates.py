@@ -98,7 +98,7 @@ def certificate(end: datetime, name: str = "a") -> bytes:
 
 
 def server_context(issued: Issued, clients: Authority, folder: Path, *more: Authority) -> ssl.SSLContext:
-    """For a server of HTTP/2 that shows `issued` and asks for a client certificate of `clients` or one of `more`."""
+    """For a server of HTTP/2 that shows `issued` and requires a client certificate of `clients` or one of `more`."""
     cert, key = folder / f"{issued.serial:x}.pem", folder / f"{issued.serial:x}.key"
     issued.write(cert, key)
     trusted = b"".join(each.cert for each in (clients, *more)).decode()

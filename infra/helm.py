@@ -29,7 +29,7 @@ def obtain_helm() -> Path:
     """Return the program, built into our cache first if need be: some minutes on two cores, once for a machine.
 
     Raises:
-        HelmMissingError: it is not there and could not be built; the message says why.
+        HelmMissingError: it is not there and could not be built; the message has the reason.
     """
     on_path = shutil.which("helm")
     return Path(on_path) if on_path else made_once(cache_directory() / "bin" / "helm", _build)

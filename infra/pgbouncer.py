@@ -151,7 +151,7 @@ class PgBouncer:
         deadline = time.monotonic() + timeout
         while is_free(self.port):
             if not process.running or time.monotonic() > deadline:
-                said = (self._folder / "pgbouncer.log").read_text(errors="replace")
+                log = (self._folder / "pgbouncer.log").read_text(errors="replace")
                 process.kill()
-                raise RuntimeError(f"PgBouncer does not listen: {said}")
+                raise RuntimeError(f"PgBouncer does not listen: {log}")
             time.sleep(0.02)

@@ -1,6 +1,6 @@
 """A real Postfix of a test's own: queue, log and mailboxes in one folder, nothing on the network, none of the system's.
 
-It delivers to mailboxes of `inbox.example` that it was told of, bounces other mail to that domain, and sends none away.
+It delivers to the given mailboxes of `inbox.example`, bounces other mail to that domain, and sends none away.
 Postfix must be installed, and be started by root, which it drops at once.
 """
 
@@ -43,7 +43,7 @@ virtual unix - n n - - virtual
 
 
 def why_no_postfix() -> str | None:
-    """One sentence that says what is missing to run one here; None if it can be run."""
+    """What is missing to run one here, in one sentence; None if it can be run."""
     there = shutil.which("postconf", path=_path()) is not None and os.geteuid() == 0
     return None if there else _INSTALL
 
@@ -81,7 +81,7 @@ class Postfix:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a worker is told, so that it hands its mail to this instance and asks this one."""
+        """The environment of a worker that hands its mail to this instance, and looks it up here."""
         return {
             "MAIL_CONFIG": str(self._config),
             "PERDURE_MAIL_LOG": str(self.log),
@@ -90,15 +90,15 @@ class Postfix:
         }
 
     def start(self) -> None:
-        """Start it, and wait until it has said so in its log."""
+        """Start it, and wait until its log shows that it runs."""
         before = self._starts()
         command: list[str | Path] = [self._daemons / "master", "-c", self._config, "-s"]
-        said = self.folder / "master.out"
-        self._process = GuardedProcess(command, ask=signal.SIGTERM, log=said, remove=self.folder)
+        output = self.folder / "master.out"
+        self._process = GuardedProcess(command, ask=signal.SIGTERM, log=output, remove=self.folder)
         end = time.monotonic() + _PATIENCE
         while self._starts() == before:
             if not self._process.running or time.monotonic() > end:
-                raise RuntimeError(f"Postfix does not start: {said.read_text()}{self.log.read_text()}")
+                raise RuntimeError(f"Postfix does not start: {output.read_text()}{self.log.read_text()}")
             time.sleep(0.01)
 
     def stop(self) -> None:
@@ -178,7 +178,7 @@ class Postfix:
         (self._config / "main.cf").write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
 
     def _make_queue(self) -> None:
-        """Its folders, as `postfix check` makes them, which takes a second and wants the system's own configuration."""
+        """Its folders, as `postfix check` makes them. That takes a second, and needs the system's own settings."""
         user, group = pwd.getpwnam("postfix"), grp.getgrnam("postdrop")
         for name in (
             "active",

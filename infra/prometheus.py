@@ -27,7 +27,7 @@ _INSTALL = "no Prometheus here: install it (Debian: apt-get install --no-install
 
 
 def why_no_prometheus() -> str | None:
-    """One sentence that says what is missing to run one here; None if it can be run."""
+    """What is missing to run one here, in one sentence; None if it can be run."""
     return None if shutil.which("prometheus") else _INSTALL
 
 

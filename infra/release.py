@@ -63,7 +63,7 @@ def _check_version(version: str, tag: str | None) -> None:
 
 
 def _follow_tutorial() -> None:
-    """Do what the tutorial says in an empty folder, with the wheel in place of the one of the package index."""
+    """Follow the tutorial in an empty folder, with the wheel in place of the one of the package index."""
     folder = BUILD / "tutorial"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

@@ -139,10 +139,10 @@ class WorkerProcess(Restartable):
         self._environment, self._app = environment, app
 
     async def start(self) -> None:
-        """Start it and wait until it says that it runs.
+        """Start it and wait until it reports that it runs.
 
         Raises:
-            RuntimeError: it ended instead; the message holds what it said.
+            RuntimeError: it ended instead; the message holds its output.
         """
         begin = self.log.stat().st_size if self.log.exists() else 0
         self._process = GuardedProcess(

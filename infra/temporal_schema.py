@@ -31,7 +31,7 @@ def obtain_schemas() -> dict[str, Schema]:
     """Return the schema of each database, out of our cache, into which Go's module proxy brings it first.
 
     Raises:
-        TemporalMissingError: it could not be had; the message says why.
+        TemporalMissingError: it could not be had; the message has the reason.
     """
     folder = made_once(cache_directory() / f"temporal-schema-{VERSION}", _make)
     return {

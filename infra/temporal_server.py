@@ -45,7 +45,7 @@ _CONNECTIONS = {
     **dict.fromkeys(("SQL_VIS_MAX_CONNS", "SQL_VIS_MAX_IDLE_CONNS"), "10"),
 }
 # As Temporal's own schema tool makes it (common/persistence/sql/sqlplugin/postgresql/admin.go): the server reads
-# from it whether the schema is the one that it wants.
+# from it whether the schema is the one that it requires.
 _VERSION_TABLE = """
     create table schema_version (
         version_partition int, db_name varchar(255), creation_time timestamp,
@@ -142,8 +142,8 @@ class TemporalOnPostgres(TemporalServer):
 
     def _known_to_all_services(self) -> bool:
         """History and matching keep lists of the namespaces, which are up to two seconds behind."""
-        status, said = self._asked("GET", f"/api/v1/namespaces/{self.namespace}/workflows/nobody")
-        if status != 404 or "amespace" in said:
+        status, body = self._asked("GET", f"/api/v1/namespaces/{self.namespace}/workflows/nobody")
+        if status != 404 or "amespace" in body:
             return False
         status, _ = self._asked("GET", f"/api/v1/namespaces/{self.namespace}/task-queues/nobody")
         return status == 200

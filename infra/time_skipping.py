@@ -121,6 +121,6 @@ def _fetch(target: Path) -> None:
 def _run(*command: str | Path) -> None:
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode != 0:
-        said = (outcome.stdout + outcome.stderr).splitlines()
-        errors = [line for line in said if "error" in line.lower()] or said
+        lines = (outcome.stdout + outcome.stderr).splitlines()
+        errors = [line for line in lines if "error" in line.lower()] or lines
         raise RuntimeError(f"{command[0]}: exit status {outcome.returncode}: {' / '.join(errors[:3])}")

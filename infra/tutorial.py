@@ -89,7 +89,7 @@ class Terminal:
 
 
 def follow(folder: Path, environment: Mapping[str, str], report: Report, *, installed: bool) -> None:
-    """Do what the page says, in an empty folder.
+    """Follow the page, in an empty folder.
 
     Args:
         folder: the empty folder.
@@ -114,7 +114,7 @@ def follow(folder: Path, environment: Mapping[str, str], report: Report, *, inst
 
 
 class _Reader:
-    """Who follows the page."""
+    """A reader who follows the page."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], report: Report, installed: bool) -> None:
         self._folder, self._environment, self._report, self._installed = folder, environment, report, installed
@@ -136,7 +136,7 @@ class _Reader:
                 _mark_installed(self._folder / "shop")
 
     def choose(self, steps: str) -> None:
-        """Do in the console what a list says. What is not there yet is looked for until it is."""
+        """Take the steps of a list in the console. An element that is not there yet is awaited."""
         browser = Browser(self._console)
         for words, value in _CHOSEN.findall(steps):
             self._report(f"console: {words} {value}")
@@ -147,11 +147,11 @@ class _Reader:
                     break
                 except LookupError as error:
                     if time.monotonic() > end:
-                        raise Differs(f"the page says {words!r}, but {error}") from None
+                        raise Differs(f"the page has {words!r}, but {error}") from None
                     browser.load()
 
     def change(self, kind: str, text: str) -> None:
-        """Change the file as a block says."""
+        """Change the file as a block shows."""
         file = self._folder / "shop" / "shop" / "orders.py"
         file.write_text(_changed(file.read_text(), kind, text))
 

@@ -37,7 +37,7 @@ async def process(world: World, *arguments: str) -> tuple[int | None, str, str]:
 
 
 async def shown(world: World, lifecycle: str, entity_id: str, *more: str) -> dict[str, Any]:
-    """What `perdure show --json` says of an entity."""
+    """The output of `perdure show --json` for an entity, as data."""
     end = await perdure(world, "show", lifecycle, entity_id, "--json", *APP, *more)
     assert end.exit_code == 0, end.output
     found: dict[str, Any] = json.loads(end.stdout)
@@ -45,14 +45,14 @@ async def shown(world: World, lifecycle: str, entity_id: str, *more: str) -> dic
 
 
 async def stands(
-    world: World, lifecycle: str, entity_id: str, condition: str, says: Callable[[str], bool] = bool
+    world: World, lifecycle: str, entity_id: str, condition: str, fits: Callable[[str], bool] = bool
 ) -> str:
-    """Wait until `perdure show` says that it is in this condition, in a sentence of that kind; the sentence."""
+    """Wait until `perdure show` reports this condition, in a sentence that `fits`; returns the sentence."""
 
     async def so() -> str:
         found = await shown(world, lifecycle, entity_id)
         sentence = str(found["sentence"])
-        return sentence if found["condition"] == condition and says(sentence) else ""
+        return sentence if found["condition"] == condition and fits(sentence) else ""
 
     return str(await world.until(so, f"{lifecycle}/{entity_id} {condition}"))
 

@@ -41,7 +41,7 @@ class Counterparty:
         self.before_replying = Gate()
         self.before_answering = Gate()
         self.replies: list[dict[str, Any]] = []
-        """Replies to give to the next requests in place of `{"ok": true}`; `accept` tells if they count."""
+        """Replies to give to the next requests in place of `{"ok": true}`; `accept` = whether they count."""
         self.replies_to: dict[str, list[dict[str, Any]]] = {}
         """The same for one entity, by its id."""
         self.dedupe = False

@@ -1,7 +1,7 @@
 """The one deadline of all tests: so generous that only a hang meets it, however busy the machine is.
 
 A test waits for what it needs, never for a time. Where a promise is about time, it is compared with what the record or
-the same run says, not with a deadline.
+the same run shows, not with a deadline.
 """
 
 from __future__ import annotations

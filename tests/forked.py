@@ -22,7 +22,7 @@ _AT_ONCE = 8
 
 
 class Forked:
-    """`perdure` with these arguments, in exactly this environment; what it says goes to the log."""
+    """`perdure` with these arguments, in exactly this environment; its output goes to the log."""
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
         _FORK.set_forkserver_preload([*PRELOADED, "perdure.cli"])
@@ -90,9 +90,9 @@ def _run_each(commands: list[list[str]], environment: dict[str, str], logs: list
 def _be_perdure(arguments: list[str], environment: dict[str, str], log: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    said = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-    os.dup2(said, sys.stdout.fileno())
-    os.dup2(said, sys.stderr.fileno())
+    output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(output, sys.stdout.fileno())
+    os.dup2(output, sys.stderr.fileno())
     sys.argv = ["perdure", *arguments]
     from perdure.cli import main
 

@@ -10,5 +10,5 @@ users, and with it those directories in which a PostgreSQL of another test runs 
 
 
 def outside_pytest() -> dict[str, str]:
-    """This process's, without what tells pytest and its plugins that they run inside another."""
+    """This process's environment, without the variables by which pytest recognises that it runs inside another."""
     return {name: value for name, value in os.environ.items() if name == TEMPORARY or not name.startswith("PYTEST_")}

@@ -1,4 +1,4 @@
-"""A real HTTP server for tests: what each path answers is said beforehand, and all that it was asked is on record."""
+"""A real HTTP server for tests: the answers of each path are given beforehand, and each request is on record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page that breaks the rules: a TCP server that does what a test says with each connection, and keeps what it got."""
+"""A page that breaks the rules: a TCP server that treats each connection as a test orders, and keeps the requests."""
 
 from __future__ import annotations
 

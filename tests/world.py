@@ -50,7 +50,7 @@ class World:
             scope=self.scope,
             relay_poll_interval=0.05,
             graceful_shutdown_timeout=2.0,
-            reconciliation_every=0.0,  # none comes into a test that takes its time
+            reconciliation_every=0.0,  # none may begin in the middle of a long test
         )
         self.counterparty = Counterparty()
         self.workers: list[WorkerProcess] = []
@@ -104,7 +104,7 @@ class World:
             self.db = await asyncpg.connect(self.dsn)
 
     def environment(self) -> dict[str, str]:
-        """What a process needs to be told of this world."""
+        """The environment of a process that works in this world."""
         return {
             **os.environ,
             "PERDURE_DATABASE_URL": self.config.database_url,
@@ -131,12 +131,12 @@ class World:
         return output.decode()
 
     async def asked(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus:
-        """The answer to its query `status`, once Temporal knows it."""
+        """The answer to its query `status`, once its workflow has started."""
         await self.until_delivered(lifecycle, entity_id)
         return LifecycleStatus.model_validate(await self.query(lifecycle, entity_id, "status"))
 
     async def until_delivered(self, lifecycle: str, entity_id: object) -> None:
-        """Wait until Temporal knows it."""
+        """Wait until its workflow has started."""
 
         async def delivered() -> bool:
             return not (await self.client.status(lifecycle, entity_id)).waits_for_delivery
@@ -219,7 +219,7 @@ class World:
 
 
 class WorkerProcess:
-    """`perdure worker` in a process of its own; `forked` = from one that has its imports behind it."""
+    """`perdure worker` in a process of its own; `forked` = forked from a process that has imported the libraries."""
 
     forked = True
 
@@ -242,7 +242,7 @@ class WorkerProcess:
         await self._world.until(self._runs, f"worker runs, see {self.log}")
 
     async def launch(self) -> None:
-        """Start it; it has its start-up before it."""
+        """Start it, without waiting until it runs."""
         if self.forked:
             self._process = Forked(["worker", self._app], self._environment, self.log)
             return
@@ -301,6 +301,6 @@ class WorkerProcess:
 
 
 class FreshWorkerProcess(WorkerProcess):
-    """The same from a bare interpreter, as everybody starts it."""
+    """The same, started by a new interpreter as in production."""
 
     forked = False

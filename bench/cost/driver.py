@@ -58,7 +58,7 @@ async def crowd(starter: Starter, runs: int, in_flight: int) -> dict[str, Any]:
 
 
 async def trickle(starter: Starter, runs: int, every: float) -> dict[str, Any]:
-    """Start one every `every` seconds; for each the ms from the start call until the app is told that it has ended."""
+    """Start one every `every` seconds; for each the ms from the start call until the app receives its end."""
     await starter.begin()
     begun = time.perf_counter()
 

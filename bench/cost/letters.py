@@ -48,7 +48,7 @@ def _mail(sender: str, recipient: str, subject: str, body: str, message_id: str)
 
 def _checked(line: bytes, wanted: bytes) -> str:
     if not line.startswith(wanted):
-        raise ConnectionError(f"the stand-in said {line!r} instead of {wanted!r}")
+        raise ConnectionError(f"the stand-in sent {line!r} instead of {wanted!r}")
     return line.decode().strip()
 
 

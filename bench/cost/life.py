@@ -40,7 +40,7 @@ class Life:
         assert self.driver.stdout is not None
         line = await asyncio.wait_for(self.driver.stdout.readline(), 600)
         if not line:
-            raise RuntimeError(f"the app's process of {self.way} ended; what it said stands above")
+            raise RuntimeError(f"the app's process of {self.way} ended; its output is above")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -63,7 +63,7 @@ class Inline(Lifecycle[Comment, Notice]):
 
 
 def mail_for(comment: Comment) -> Mail:
-    """The mail that tells of a comment."""
+    """The mail about a comment."""
     return Mail(
         sender="notify@blog.example",
         recipient=comment.recipient,

@@ -121,7 +121,7 @@ async def _counted_by_temporal(temporal_client: Client, workflow_ids: list[str])
 
 
 def actions(history: WorkflowHistory) -> int:
-    """What Temporal Cloud would bill for this history, as https://docs.temporal.io/cloud/actions says.
+    """The actions that Temporal Cloud would bill for this history, by https://docs.temporal.io/cloud/actions.
 
     A start, each start or retry of an activity, a timer, signal, update or upsert of search attributes is one;
     all local activities of one workflow task together are one. Heartbeats, which no history shows, come on top.

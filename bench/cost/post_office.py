@@ -45,7 +45,7 @@ class Conversation(asyncio.Protocol):
 
 
 async def main(port: int) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process is stopped."""
     server = await asyncio.get_running_loop().create_server(Conversation, "127.0.0.1", port, backlog=1024)
     await server.serve_forever()
 

@@ -40,7 +40,7 @@ class Notifications:
 
     @activity.defn
     async def mark_sending(self, comment_id: int) -> None:
-        """The app's row says that it is being sent."""
+        """The app's row shows that it is being sent."""
         await self._mark(comment_id, "sending")
 
     @activity.defn
@@ -53,7 +53,7 @@ class Notifications:
 
     @activity.defn
     async def mark_sent(self, comment_id: int) -> None:
-        """The app's row says that it was sent."""
+        """The app's row shows that it was sent."""
         await self._mark(comment_id, "sent")
 
     async def _mark(self, comment_id: int, state: str) -> None:
@@ -74,7 +74,7 @@ class SampleNotification:
 
 
 async def main(task_queue: str) -> None:
-    """The worker, until the process is told to end."""
+    """The worker, until the process is stopped."""
     client = await Client.connect(os.environ["TEMPORAL_ADDRESS"])
     async with asyncpg.create_pool(os.environ["PERDURE_DATABASE_URL"], min_size=1, max_size=5) as pool:
         notifications = Notifications(pool)

@@ -37,11 +37,11 @@ class Starter(ABC):
 
     @abstractmethod
     async def end_of(self, key: Any) -> None:
-        """Return when the app is told that it has ended."""
+        """Return when the app has received its end."""
 
 
 class RowStarter(Starter):
-    """The app has a row, and asks that row."""
+    """The app polls its own row."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self.pool = pool

@@ -110,7 +110,7 @@ def _launch() -> None:
 
 
 def main() -> None:
-    """The worker, until the process is told to end."""
+    """The worker, until the process is stopped."""
     _launch()
     DBOS.register_queue("comments", worker_concurrency=CONCURRENCY)
     print("worker: running", file=sys.stderr, flush=True)

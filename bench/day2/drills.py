@@ -184,10 +184,10 @@ async def restore(operator: Operator) -> float:
     restored = (str(binaries / "pg_restore"), "--no-owner", f"--dbname={rig.primary.dsn(DATABASE)}", str(dump))
     await operator.run(*restored)
     await operator.perdure("database", "claim", "--as", "restored", "--yes")
-    told = await operator.perdure("recover", "--yes", "--note", "the disk broke")
+    output = await operator.perdure("recover", "--yes", "--note", "the disk broke")
     took = time.time() - began
     await two_workers(operator)
-    operator.saw.append(f"restored, claimed and recovered in {took:.0f} s: *{told.splitlines()[0]}*")
+    operator.saw.append(f"restored, claimed and recovered in {took:.0f} s: *{output.splitlines()[0]}*")
     return began
 
 
@@ -198,7 +198,7 @@ async def fill_disk(operator: Operator) -> float:
     await asyncio.to_thread(_fill, big)
     psql = (str(postgres_binaries(server_account()) / "psql"), "-qX", cluster.dsn(DATABASE), "-c")
     wanting = "select pg_switch_wal(); create table room as select repeat('x', 8000) from generate_series(1, 9000)"
-    told = await operator.run(*psql, wanting, may_fail=True)
+    output = await operator.run(*psql, wanting, may_fail=True)
     await asyncio.sleep(FULL)
     running = cluster.running
     status = await operator.perdure("status", may_fail=True)
@@ -206,7 +206,9 @@ async def fill_disk(operator: Operator) -> float:
     if not cluster.running:
         await asyncio.to_thread(cluster.start)
     state = "stayed up" if running else "ended, and was started when there was room"
-    operator.saw.append(f"PostgreSQL {state}, and said: *{_last(told)}*; `perdure status` meanwhile: *{_last(status)}*")
+    operator.saw.append(
+        f"PostgreSQL {state}; its error: *{_last(output)}*; `perdure status` meanwhile: *{_last(status)}*"
+    )
     return began
 
 

@@ -68,7 +68,7 @@ class _Vanishing:
         await rig.worker()
 
     async def happen(self, rig: Rig) -> float:
-        """The process is gone, and no packet tells the servers so: its connections stay open."""
+        """The process is gone, and no packet closes its connections: the servers keep them open."""
         fault = time.time()
         for proxy in self.proxies:
             proxy.freeze(new_ones=True)

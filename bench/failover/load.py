@@ -51,7 +51,7 @@ class Load:
     async def have_committed(self, count: int) -> None:
         """Wait until so many more orders are acknowledged."""
         enough = len(self.acknowledged) + count
-        while len(self.acknowledged) < enough:  # noqa: ASYNC110 - one task, which no event tells of each commit
+        while len(self.acknowledged) < enough:  # noqa: ASYNC110 - one task, and no event for each commit
             await asyncio.sleep(0.02)
 
 

@@ -91,7 +91,7 @@ class Rig:
         await eventually(lambda: self.side.waiting >= count, "calls that are under way")
 
     async def judged(self, load: Load, fault: float) -> Judged:
-        """Wait until every order that has a row is charged and says so, and judge what happened."""
+        """Wait until every order that has a row is charged and shows that, and judge what happened."""
         connection = await asyncpg.connect(self.dsn(), command_timeout=60)
         try:
             open_ones = "select count(*) = 0 from orders where state <> 'charged'"

@@ -138,7 +138,7 @@ async def until_begun(here: Rig, count: int, pause: float) -> list[float]:
             name = f"{prefix}{number}"
             await here.app.execute("select perdure.start('nothing', $1, '{\"number\": 1}')", name)
             committed = time.monotonic()
-            while name not in began:  # noqa: ASYNC110 - it is a thread that tells
+            while name not in began:  # noqa: ASYNC110 - a thread sets it
                 await asyncio.sleep(0.001)
             if number >= 0:
                 taken.append(1000 * (began[name] - committed))

@@ -42,7 +42,7 @@ async def idle(here: Rig, relay_poll_interval: float | None, seconds: float) -> 
         worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
         try:
             async with asyncio.timeout(60):
-                while "running" not in log.read_text():  # noqa: ASYNC110 - it tells its log only
+                while "running" not in log.read_text():  # noqa: ASYNC110 - only its log shows it
                     await asyncio.sleep(0.05)
             await asyncio.sleep(min(1.0, seconds))
             return await _used(worker.pid, here.postgres.pid, seconds)

@@ -67,11 +67,11 @@ async def run(made: PostgresServer, script: str, *, clients: int, seconds: float
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        said, complained = await process.communicate()
+        output, complained = await process.communicate()
         if process.returncode != 0:
             raise RuntimeError(f"pgbench: {complained.decode()[-500:]}")
         taken = _latencies(Path(folder))
-    [tps] = [float(line.split()[2]) for line in said.decode().splitlines() if line.startswith("tps = ")]
+    [tps] = [float(line.split()[2]) for line in output.decode().splitlines() if line.startswith("tps = ")]
     return Measured(tps, statistics.median(taken), taken[int(len(taken) * 0.99)])
 
 

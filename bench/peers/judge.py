@@ -13,18 +13,18 @@ class Judged:
     """Counts of orders.
 
     Attributes:
-        ended: have the state `charged`.
-        lost: have not, and nothing reports them.
-        told: have not, and are reported as in doubt.
-        twice: were charged more than once.
-        unpaid: have the state `charged` without a charge.
+        ended: those in the state `charged`.
+        lost: those in another state, which the tool does not report.
+        reported: those in another state, which the tool reports as in doubt.
+        twice: those that were charged more than once.
+        unpaid: those in the state `charged` without a charge.
         seconds: from the kill to the end, median; None = none ended.
     """
 
     orders: int
     ended: int
     lost: int
-    told: int
+    reported: int
     twice: int
     unpaid: int
     seconds: float | None
@@ -43,17 +43,17 @@ def judge(
         orders: the numbers of its orders.
         charges: the number of the order of each charge that the server recorded.
         ended_at: when the state `charged` was written.
-        in_doubt: what the tool reports as in doubt.
+        in_doubt: the orders that the tool reports as in doubt.
         killed_at: when the process was killed, on the same clock.
     """
     charged = Counter(order for order in charges if order in orders)
     ended = [order for order in orders if order in ended_at]
-    told = [order for order in orders if order not in ended_at and order in in_doubt]
+    reported = [order for order in orders if order not in ended_at and order in in_doubt]
     return Judged(
         orders=len(orders),
         ended=len(ended),
-        lost=len(orders) - len(ended) - len(told),
-        told=len(told),
+        lost=len(orders) - len(ended) - len(reported),
+        reported=len(reported),
         twice=sum(count > 1 for count in charged.values()),
         unpaid=sum(not charged[order] for order in ended),
         seconds=statistics.median(ended_at[order] - killed_at for order in ended) if ended else None,
@@ -68,7 +68,7 @@ def in_words(found: Judged) -> str:
             (found.lost, "lost"),
             (found.twice, "charged twice"),
             (found.unpaid, "not charged"),
-            (found.told, "in doubt, reported"),
+            (found.reported, "in doubt, reported"),
         )
         if count
     ]

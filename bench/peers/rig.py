@@ -156,8 +156,8 @@ class Rig:
                 self._worker(scenario.side, until)
             _until(lambda: self._settled(orders), self.tool.limit, must=False)
             charges = [each["order"] for each in self._record()["charges"]]
-            ended, told = self._ended(orders), self.tool.in_doubt(self._connection)
-        return judge(orders, charges, ended, told, killed_at)
+            ended, in_doubt = self._ended(orders), self.tool.in_doubt(self._connection)
+        return judge(orders, charges, ended, in_doubt, killed_at)
 
     def cost(self, count: int) -> dict[str, float]:
         """CPU seconds per 1,000 orders of the worker and of each server, without a kill."""

@@ -20,13 +20,13 @@ import psycopg
 DSN = os.environ.get("SHOP_DATABASE_URL", "")
 URL = os.environ.get("SHOP_URL", "")
 SIDE = os.environ.get("SHOP_SIDE", "keeps")
-"""What the outside server can do: `keeps` keys, `forgets` keys after `WINDOW`, or has a `look-up` only."""
+"""How the outside server treats keys: it `keeps` them, `forgets` them after `WINDOW`, or has a `look-up` only."""
 TIMEOUT = timedelta(seconds=5)
 """How long one attempt to charge may take, in every tool."""
 WINDOW = timedelta(seconds=15)
-"""For how long the side `forgets` remembers a key."""
+"""For how long the server with the rule `forgets` keeps a key."""
 LAG = timedelta(seconds=3)
-"""How late the side `look-up` shows a charge."""
+"""How late the server with the rule `look-up` shows a charge."""
 
 _PATIENCE = 600.0
 _of_thread = threading.local()

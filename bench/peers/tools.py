@@ -1,4 +1,4 @@
-"""The tools: how each is set up, run and asked, and what it needs."""
+"""The tools that are compared: how each is set up, run and queried, and which servers it needs."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Tool:
     """One way to do it.
 
     Attributes:
-        name: as the table shows it.
+        name: its name in the table.
         module: the file, in this package.
         package: the distribution whose version the table shows.
         needs: the servers beside PostgreSQL.
-        worker: the command that works.
-        set_up: prepares the database; it is given the URL and the environment.
-        in_doubt: asks which orders the tool reports as in doubt.
+        worker: the command of its worker.
+        set_up: prepares the database, given its URL and the environment.
+        in_doubt: returns the orders that the tool reports as in doubt.
         writes: whether the file writes the state itself, so that a process can be killed before.
-        environment: more of its processes' environment.
+        environment: further environment variables of its processes.
         limit: seconds after a kill for which the end of the orders is awaited.
     """
 
@@ -153,7 +153,7 @@ def _build_river(dsn: str, environment: Mapping[str, str]) -> None:
 
 
 def _register(dsn: str, environment: Mapping[str, str]) -> None:
-    """Let Restate's server learn of the service, which has to run for that."""
+    """Register the service with Restate's server. The service must run for that."""
     body = json.dumps({"uri": f"http://{environment['RESTATE_SERVICE']}"}).encode()
     url, headers = f"{environment['RESTATE_ADMIN']}/deployments", {"Content-Type": "application/json"}
     with subprocess.Popen(_RESTATE, cwd=ROOT, env=dict(environment), stderr=subprocess.DEVNULL) as service:

@@ -33,7 +33,7 @@ def enter(*programs: str) -> None:
         programs: that are needed.
 
     Raises:
-        RuntimeError: this machine can't do that; says what is missing.
+        RuntimeError: this machine can't do that; with what is missing.
     """
     if os.environ.get(_INSIDE):
         return

@@ -1,7 +1,7 @@
 """Walk through the console as somebody who has never seen the code: `python -m bench.walk [--doubts 1000] [--keep]`.
 
 Servers, a worker and a console of its own. Each other side has a statement of what it did, among other things. The
-walk goes through the pages in Chromium, and knows nothing but them and the statements: it settles what the statement
+walk goes through the pages in Chromium, and uses nothing but them and the statements: it settles what the statement
 lists as done, and the others as not done. Clicks and seconds are counted, and everything is judged afterwards at the
 other sides. `--keep` makes the doubts, writes the statements into a folder, and leaves the walk to you.
 """
@@ -99,7 +99,7 @@ async def walk(page: Page, lifecycle: str, side: OtherSide, doubts: int) -> Walk
 
 
 async def _by_one(walker: Walker, listed: list[str], lifecycle: str) -> None:
-    """The first ones, each with what its page says, then on with *Next in this group*."""
+    """The first ones, each by what its page shows, then on with *Next in this group*."""
     page = walker.page
     await walker.click("a.button:has-text('Settle…')")
     for _ in range(BY_ONE):

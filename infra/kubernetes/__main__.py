@@ -1,4 +1,4 @@
-"""`python -m infra.kubernetes VALUES.yaml ...`: what Kubernetes' own API server says of the chart's manifests.
+"""`python -m infra.kubernetes VALUES.yaml ...`: Kubernetes' own API server judges the chart's manifests.
 
 Each file has a namespace of its name, which enforces the Pod Security Standard *restricted*. Each pod is judged as one
 that a controller would create.
@@ -38,8 +38,8 @@ def main(
         list[Path] | None, typer.Option(help="A folder with further definitions (CRDs); may be repeated.", exists=True)
     ] = None,
 ) -> None:
-    """Apply the manifests of each file, and print what the API server says. The exit status is 1 if it refuses one, or
-    warns."""
+    """Apply the manifests of each file, and print the API server's refusals and warnings. With any of them, the exit
+    status is 1."""
     bad = 0
     with tempfile.TemporaryDirectory(prefix="perdure-kubernetes-") as folder, api_server(Path(folder)) as server:
         for each in _definitions(Path(folder), definitions or []):
@@ -52,11 +52,11 @@ def main(
             server.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": place}, "")
             manifests = [each for each in yaml.safe_load_all(rendered("shop", file)) if each]
             known = [each for each in manifests if server.serves(each["apiVersion"], each["kind"])]
-            said = [line for each in known for line in judged(server, each, file.stem)]
-            print(f"{file}: {len(known)} objects", *said, sep="\n  ")
+            problems = [line for each in known for line in judged(server, each, file.stem)]
+            print(f"{file}: {len(known)} objects", *problems, sep="\n  ")
             for each in (each for each in manifests if each not in known):
                 print(f"  not judged, because --definitions has no such kind: {_name(each)}")
-            bad += len(said)
+            bad += len(problems)
     sys.exit(min(bad, 1))
 
 

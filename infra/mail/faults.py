@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class At(StrEnum):
-    """The moment of a fault: in place of the reply to this command, unless said otherwise."""
+    """The moment of a fault: in place of the reply to this command, except where noted."""
 
     GREETING = "greeting"
     EHLO = "ehlo"
@@ -23,7 +23,7 @@ class At(StrEnum):
     END = "end"
     """When the final dot has come: the mail is not kept."""
     ACCEPTED = "accepted"
-    """When the mail is kept and logged: before the reply that says so."""
+    """When the mail is kept and logged, before the reply."""
 
 
 @dataclass(frozen=True, slots=True)

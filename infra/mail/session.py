@@ -107,9 +107,9 @@ class MailSession(SMTP):
                 await self.push(fault.reply)
                 await self._reader.read()  # until the client has gone
         except ConnectionResetError:
-            pass  # the log says so
+            pass  # it is in the log
         finally:
-            self._finish()  # aiosmtpd hears of no end when the client turns down our certificate
+            self._finish()  # aiosmtpd gets no end of the connection when the client turns down our certificate
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended, from either side."""

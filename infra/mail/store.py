@@ -1,6 +1,6 @@
 """Where the embedded mail server keeps mail (a maildir) and what it writes to its log, in Postfix's words.
 
-The log has the lines by which a look-up tells an accepted mail from one that was cut off, in Postfix's own
+The log has the lines by which a look-up distinguishes an accepted mail from one that was cut off, in Postfix's own
 order.
 """
 

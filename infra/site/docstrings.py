@@ -1,4 +1,4 @@
-"""An extension of griffe: `Example:` in a docstring holds a session of Python, which griffe knows as `Examples:`."""
+"""An extension of griffe: `Example:` in a docstring holds a session of Python, which is `Examples:` for griffe."""
 
 from __future__ import annotations
 

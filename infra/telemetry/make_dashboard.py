@@ -22,7 +22,7 @@ _QUANTILE = "histogram_quantile({}, sum by (le{}) (rate({}_bucket{}[$__rate_inte
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard, as Grafana imports it; it asks for the data source."""
+    """The dashboard, as Grafana imports it; Grafana then requests the data source."""
     panels: list[dict[str, Any]] = []
     for title, row in _ROWS.items():
         top = max((panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels), default=0)

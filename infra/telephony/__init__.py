@@ -1,1 +1,1 @@
-"""A telephony provider for tests and demos, that answers as the documentation of Twilio says."""
+"""A telephony provider for tests and demos, which answers as in Twilio's documentation."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 GOOD: Final = "+15005550006"
-"""As a sender, the only one that may send, beside what the server is told."""
+"""The only number that may send, beside the senders that the server is given."""
 
 LANDLINE: Final = "+15005556001"
 """A message is accepted, and ends `undelivered`, error 30006."""
@@ -46,7 +46,7 @@ _E164 = re.compile(r"\+[1-9]\d{6,14}")
 
 
 def wrong_with(form: Mapping[str, str], *, call: bool) -> Wrong | None:
-    """What is wrong with a request that would create something, as the real server says it."""
+    """The error of a request that would create something, in the real server's words; None if it is right."""
     to, sender = form.get("To", ""), form.get("From", "")
     if not to:
         return (21201 if call else 21604), "A 'To' phone number is required."

@@ -1,4 +1,4 @@
-"""The status callbacks of the telephony server: signed as the documentation says, and late, twice or never as ordered.
+"""The status callbacks of the telephony server: signed as in the documentation, and late, twice or never as ordered.
 
 Source: twilio.com/docs/usage/security; .../messaging/guides/track-outbound-message-status; .../voice/api/call-resource.
 """
@@ -23,7 +23,7 @@ from infra.telephony.numbers import course_of
 from infra.telephony.resources import VERSION, Resource
 
 ASKED_FOR = {"initiated": "initiated", "ringing": "ringing", "in-progress": "answered"}
-"""Events of calls by the states that they are told in; every other one is `completed`."""
+"""Events of calls, by the state that they report; every other state is reported as `completed`."""
 
 
 class Reports:
@@ -32,7 +32,7 @@ class Reports:
     Args:
         token: the account's auth token.
         orders: what goes wrong.
-        log: told of each callback.
+        log: receives each callback.
         pace: seconds between two states.
         late: seconds by which a late callback is late.
         repeats: how often a callback is repeated that was answered by 5xx, or not at all.

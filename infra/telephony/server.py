@@ -1,4 +1,4 @@
-"""The telephony server: answers as Twilio's documentation says, logs what it accepts, and fails as ordered.
+"""The telephony server: answers as in Twilio's documentation, logs what it accepts, and fails as ordered.
 
 `async with TelephonyServer() as server` in a test; `python -m infra.telephony.server --help` as a process.
 """
@@ -154,17 +154,17 @@ class TelephonyServer:
         form, fault = dict(given), self.orders.request()
         wanted = tuple(value for name, value in given if name == "StatusCallbackEvent")
         wrong = wrong_with(form, call=call)
-        told = {"what": "call" if call else "message", "to": form.get("To", "")}
+        line = {"what": "call" if call else "message", "to": form.get("To", "")}
         if wrong is not None and fault in (None, *ACCEPTS):
-            self._log(**told, outcome=wrong[0])
+            self._log(**line, outcome=wrong[0])
             return self._error(400, *wrong)
         if fault is Fault.DELAY_BEFORE:
             await asyncio.sleep(self.silence)
         resource = None
         if fault is None or fault in ACCEPTS:
             resource = self._accepted(form, call, wanted)
-            told |= {"sid": resource.sid, "reference": resource.reference}
-        self._log(**told, outcome="accepted" if resource else "not accepted", fault=fault)
+            line |= {"sid": resource.sid, "reference": resource.reference}
+        self._log(**line, outcome="accepted" if resource else "not accepted", fault=fault)
         if fault is not None:
             return await self._fails(request, fault, resource)
         assert resource is not None
@@ -230,9 +230,9 @@ class TelephonyServer:
 
     def _error(self, status: int, code: int, message: str) -> web.StreamResponse:
         about = f"https://www.twilio.com/docs/errors/{code}"
-        said = {"code": code, "message": message, "more_info": about, "status": status}
+        body = {"code": code, "message": message, "more_info": about, "status": status}
         headers = {"Retry-After": "1"} if status in (429, 503) else {}
-        return web.json_response(said, status=status, headers=headers)
+        return web.json_response(body, status=status, headers=headers)
 
     def _log(self, what: str, **about: Any) -> None:
         line = {"at": datetime.now(UTC).isoformat(), "what": what, **about}
@@ -271,7 +271,7 @@ async def _serve(given: argparse.Namespace) -> None:
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--port", type=int, default=8089, help="0 = a free one; the first line says which")
+    options.add_argument("--port", type=int, default=8089, help="0 = a free one, which the first line shows")
     options.add_argument("--log", type=Path, help="JSON lines of what was accepted, refused and reported")
     options.add_argument("--faults", type=float, default=0.0, help="share of requests that go wrong, 0 to 1")
     options.add_argument("--report-faults", type=float, default=0.0, help="share of callbacks that go wrong, 0 to 1")

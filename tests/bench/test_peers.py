@@ -21,12 +21,12 @@ from bench.peers.tools import ROOT, TOOLS, Tool, lines_of_code
 from perdure.servers.ports import free_port
 
 PAGE = (ROOT / "docs" / "comparison.md").read_text()
-FINE = Judged(orders=5, ended=5, lost=0, told=0, twice=0, unpaid=0, seconds=2.4)
+FINE = Judged(orders=5, ended=5, lost=0, reported=0, twice=0, unpaid=0, seconds=2.4)
 
 
 def test_the_judge_counts_each_order_once() -> None:
     found = judge(range(1, 7), [1, 2, 2, 3, 6, 99], {1: 11.0, 2: 13.0, 5: 14.0}, {3, 1}, killed_at=10.0)
-    assert found == Judged(orders=6, ended=3, lost=2, told=1, twice=1, unpaid=1, seconds=3.0)
+    assert found == Judged(orders=6, ended=3, lost=2, reported=1, twice=1, unpaid=1, seconds=3.0)
 
 
 def test_nothing_that_ended_has_no_time() -> None:

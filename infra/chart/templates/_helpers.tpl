@@ -18,7 +18,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end }}
 
-{{/* What can't be said in values.schema.json. */}}
+{{/* Checks that values.schema.json can't express. */}}
 {{- define "perdure.check" -}}
 {{- if and .Values.autoscaling.enabled (eq .Values.versioning.mode "controller") -}}
 {{- fail "autoscaling.enabled=true with versioning.mode=controller: the controller makes a Deployment for each build, which one ScaledObject can't scale. Set one of them otherwise, or attach a HorizontalPodAutoscaler by a WorkerResourceTemplate" -}}
@@ -64,7 +64,7 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{/* How a process reaches Temporal. The Worker Controller says that to its pods itself, but for the authority. */}}
+{{/* How a process reaches Temporal. The Worker Controller sets that in its pods itself, except the authority. */}}
 {{- define "perdure.temporal" -}}
 {{- with .Values.temporal }}
 - {name: TEMPORAL_ADDRESS, value: {{ .address | quote }}}
