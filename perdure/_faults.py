@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Reached = Callable[[str], None]
-"""Is told the name of each place that is reached, in the thread that reaches it."""
+"""Called with the name of each place that is reached, in the thread that reaches it."""
 
 _reached: Reached | None = None
 

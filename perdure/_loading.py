@@ -19,7 +19,7 @@ def load(path: str) -> Any:
     """The object that `package.module:name` stands for.
 
     Raises:
-        DeclarationError: there is none; the message begins with `path`, and tells what is wrong.
+        DeclarationError: there is none; the message begins with `path`, and has the reason.
     """
     module, _, name = path.partition(":")
     if not module or not name:
@@ -34,7 +34,7 @@ def load_module(module: str, path: str) -> ModuleType:
     """The module of that name; what its own code raises is shown as Python would show it, from its first line on.
 
     Raises:
-        DeclarationError: it can't be imported; the message begins with `path`, and says why.
+        DeclarationError: it can't be imported; the message begins with `path`, and has the reason.
     """
     if not module:
         raise DeclarationError(f"{path!r} names no module: write package.module:name")

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
         workflow_sandbox: `sampled` = Temporal's sandbox watches the first ten runs of each lifecycle in each worker
             process, and one in a hundred of the others; `always` = every run; `never` = none.
         max_concurrent_effects: effects that a worker runs at the same time.
-        search_attributes: those that each run has, where the server knows them: `attention` = `PerdureAttention`, by
+        search_attributes: those that each run has, where they are registered: `attention` = `PerdureAttention`, by
             which Temporal's lists find who needs a person; `state` = `PerdureState` too, which costs an event for each
             change of state; `none`. Workers register them.
         relay: whether the worker also delivers starts and messages.

@@ -1,4 +1,4 @@
-"""How long the other side asks to be left alone."""
+"""The pause that the other side requests."""
 
 from __future__ import annotations
 

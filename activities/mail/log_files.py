@@ -130,7 +130,7 @@ def stamp_of(line: bytes, written: datetime, zone: ZoneInfo | None) -> datetime 
     """Time stamp that a log line begins with (RFC 3339, or RFC 3164 without year and zone), or None.
 
     Args:
-        written: when its file was last written: a line is never more than a day younger, which tells its
+        written: when its file was last written: a line is never more than a day younger, which gives its
             year.
         zone: of stamps that name none; None = this machine's.
     """

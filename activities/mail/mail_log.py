@@ -1,7 +1,7 @@
 """Looks up in the mail server's log whether a mail was accepted: Message-ID, queue id, delivery.
 
 Reads what Postfix writes. The question is whether the server took the mail, not whether it arrived: a mail
-that was deferred, bounced or thrown away later was handed over all the same, and the receipt says how far it
+that was deferred, bounced or thrown away later was handed over all the same, and the receipt has how far it
 got. Whoever has had a mail can send another one with its Message-ID: sender, recipient and time must fit as well.
 """
 
@@ -184,7 +184,7 @@ class _Traces:
                 _moved(self._current[queue_id], rest)
 
     def receipt(self) -> Accepted | None:
-        """The first queue id is what the client was told; the last (after a content filter) knows more.
+        """The first queue id is the one that the client received; the last (after a content filter) has the delivery.
 
         Raises:
             LogUnusable: if one shows neither that it was accepted nor that it was not, or one has the Message-ID and

@@ -1,9 +1,9 @@
-"""Asks Postfix's queue whether it holds a mail: by its recipient (`postqueue -j`), then by its Message-ID (`postcat`).
+"""Searches Postfix's queue for a mail: by its recipient (`postqueue -j`), then by its Message-ID (`postcat`).
 
 Sender and time must fit as well: else neither a hit nor a miss can be believed.
 
 Mail that was piped to `sendmail` lies in the folder `maildrop` until Postfix picks it up. While Postfix is
-stopped it is in no log; the queue alone knows of it. Only root may read queue files; without that, a mail to the
+stopped it is in no log; only the queue holds it. Only root may read queue files; without that, a mail to the
 same recipient that waits there leaves the question open.
 """
 

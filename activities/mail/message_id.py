@@ -70,7 +70,7 @@ async def lifespan(config: Settings) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The mail that a look-up asks for.
+    """The mail that a look-up searches for.
 
     Attributes:
         tokens: the possible parts of its Message-ID before the @.

@@ -37,7 +37,7 @@ async def send_by_sendmail(mail: Mail, attempt: Attempt) -> Accepted:
     Raises:
         NotDone: it did not take the mail, or could not be run.
         Refused: it will not take this mail; see `sysexits`.
-        InDoubt: a signal ended it, as at the attempt's deadline, or its exit status says nothing.
+        InDoubt: a signal ended it, as at the attempt's deadline, or its exit status decides nothing.
     """
     settings = mail_settings()
     content = message_bytes(mail, attempt.key, attempt.first_at, settings.message_id_domain)
@@ -45,17 +45,17 @@ async def send_by_sendmail(mail: Mail, attempt: Attempt) -> Accepted:
     command = [_runnable(program, "see PERDURE_MAIL_SENDMAIL"), *options, "-f", wire_address(mail.sender)]
     with ExitStack() as files:
         try:
-            message, said = files.enter_context(TemporaryFile()), files.enter_context(TemporaryFile())
+            message, output = files.enter_context(TemporaryFile()), files.enter_context(TemporaryFile())
             # Whole before the process exists, and no pipe: when a worker dies that writes into a pipe, the
             # program takes the end of it for the end of the mail, and sends the half.
             message.write(content.replace(b"\r\n", b"\n"))  # Unix programs expect Unix line ends
             message.seek(0)
-            process = await _started(command, message, said, attempt)
+            process = await _started(command, message, output, attempt)
         except OSError as error:
             raise NotDone(f"{program} could not be started: {error.strerror}") from error
         # If this wait is cancelled, the program continues: most likely it hands the mail over, and a look-up finds it.
         status = await process.wait()
-        words = _last_words(said, mail)
+        words = _last_words(output, mail)
     if status == 0:
         return Accepted(queue_id="", reply=words)
     what, verdict = verdict_of_status(status)
@@ -82,7 +82,7 @@ async def find_sent_mail(mail: Mail, question: LookupContext) -> Accepted | None
     return found
 
 
-async def _started(command: list[str], message: IO[bytes], said: IO[bytes], attempt: Attempt) -> Process:
+async def _started(command: list[str], message: IO[bytes], output: IO[bytes], attempt: Attempt) -> Process:
     """The program, running until its end or the attempt's deadline, also when this process is killed or frozen."""
     keeper = _runnable("timeout", "it is in the package coreutils")
     environment = {name: os.environ[name] for name in _NEEDED if name in os.environ}
@@ -93,7 +93,7 @@ async def _started(command: list[str], message: IO[bytes], said: IO[bytes], atte
         # group of its own, so that no Ctrl-C and no signal to ours tears a mail apart.
         *(keeper, "-s", "KILL", f"{max(limit, 0.001):.3f}", *command),
         stdin=message,
-        stdout=said,
+        stdout=output,
         stderr=STDOUT,
         env=environment | {"LC_ALL": "C"},
     )
@@ -105,9 +105,9 @@ def _runnable(program: str, hint: str) -> str:
     return found
 
 
-def _last_words(said: IO[bytes], mail: Mail) -> str:
+def _last_words(output: IO[bytes], mail: Mail) -> str:
     """The last line of the program's output, without addresses."""
-    said.seek(max(said.seek(0, os.SEEK_END) - _MOST, 0))
-    lines = said.read().decode(errors="replace").split("\n")
+    output.seek(max(output.seek(0, os.SEEK_END) - _MOST, 0))
+    lines = output.read().decode(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
     return masked(last, mail.sender, mail.recipient)

@@ -127,7 +127,7 @@ class MailSettings(BaseSettings):
 
 @cache
 def mail_settings() -> MailSettings:
-    """The settings in the environment, read once; `mail_settings.cache_clear()` forgets them.
+    """The settings in the environment, read once; `mail_settings.cache_clear()` drops them.
 
     Raises:
         InvalidSetting: with one line that names the variable.
@@ -136,7 +136,7 @@ def mail_settings() -> MailSettings:
 
 
 def _own_name() -> str:
-    # Not `getfqdn`: that asks the DNS, which may hang. RFC 5321, 4.1.4 allows a literal where there is no
+    # Not `getfqdn`: that queries the DNS, which may hang. RFC 5321, 4.1.4 allows a literal where there is no
     # full name.
     name = socket.gethostname()
     return name if "." in name else "[127.0.0.1]"

@@ -70,7 +70,7 @@ async def send_mail(mail: Mail, attempt: Attempt) -> Accepted:
 
 
 def _span(settings: MailSettings) -> AbstractContextManager[Span]:
-    """Where the conversation goes and how far it comes, and nothing of the mail. No header of the mail says which
+    """Where the conversation goes and how far it comes, and nothing of the mail. No header of the mail shows which
     trace it belongs to: that is of no use to its reader, and stays with it for ever."""
     server = {"server.address": settings.host, "server.port": settings.port}
     return traces.span("smtp", server, kind=traces.SpanKind.CLIENT)

@@ -100,7 +100,7 @@ end $$;
 create or replace trigger signs_up after insert on reminders.patient for each row execute function reminders.sign_up();
 
 -- And it is sent what changes in the row, with the time. A row that is deleted has signed off.
-create or replace function reminders.tell() returns trigger
+create or replace function reminders.signal_change() returns trigger
 language plpgsql security definer set search_path = reminders, pg_temp as $$
 declare
     since jsonb := jsonb_build_object('at', reminders.clock());
@@ -127,8 +127,8 @@ begin
     return null;
 end $$;
 
-create or replace trigger tells after update of plan, zone, phone, channel, language, quiet_hours, confirm, paused, signed_off or delete
-    on reminders.patient for each row execute function reminders.tell();
+create or replace trigger signals_change after update of plan, zone, phone, channel, language, quiet_hours, confirm, paused, signed_off or delete
+    on reminders.patient for each row execute function reminders.signal_change();
 
 -- Doses that were due and were not started, with the reason; `due` by the patient's clock. A dose whose local time comes
 -- again may still be started.

@@ -87,7 +87,7 @@ class TelephonySettings(BaseSettings):
 
 @cache
 def telephony_settings() -> TelephonySettings:
-    """The settings in the environment, read once; `telephony_settings.cache_clear()` forgets them.
+    """The settings in the environment, read once; `telephony_settings.cache_clear()` drops them.
 
     Raises:
         InvalidSetting: with one line that names the variable.

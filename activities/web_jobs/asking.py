@@ -16,7 +16,7 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
 
     Args:
         seconds: that it may take, if not all that the attempt has left.
-        harmless: it only asks, so that whatever broke off can be asked again.
+        harmless: whether the request only reads, so that it can be repeated after a broken connection.
 
     Raises:
         NotDone: nothing was sent, or it was harmless.

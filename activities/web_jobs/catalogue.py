@@ -122,25 +122,25 @@ async def disable(connection: Connection, name: str, why: str) -> bool:
 
 
 async def enable(connection: Connection, name: str) -> bool:
-    """Stop holding the jobs of a type; `let_go` signals them. Returns whether the type exists."""
+    """Stop holding the jobs of a type; `release` signals them. Returns whether the type exists."""
     done = await connection.execute(
         "update web_job.type set disabled = null, changed_at = clock_timestamp() where name = $1", name
     )
     return done.endswith(" 1")
 
 
-async def let_go(
+async def release(
     acquire: Callable[[], AbstractAsyncContextManager[Connection]], name: str, page: int = 1000
 ) -> AsyncIterator[int]:
     """Signal the jobs that the type held, one page in each transaction. Yields the number of signalled jobs so far."""
-    after, told = "", 0
+    after, signalled = "", 0
     while True:
         async with acquire() as connection:
-            row = await connection.fetchrow("select * from web_job.let_go($1, $2, $3)", name, after, page)
-        if row is None or not row["told"]:
+            row = await connection.fetchrow("select * from web_job.release($1, $2, $3)", name, after, page)
+        if row is None or not row["signalled"]:
             return
-        after, told = row["last"], told + row["told"]
-        yield told
+        after, signalled = row["last"], signalled + row["signalled"]
+        yield signalled
 
 
 def _found(row: asyncpg.Record) -> Found:

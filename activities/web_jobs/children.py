@@ -70,11 +70,11 @@ def listing(body: Any, *, master: str, url: str, following: str | None) -> Listi
 
 async def put_on_record(web: Web, master: str, page: int, listed: Listing) -> Family:
     """Put one page on record, once: page 0 is the answer to the master's own call."""
-    told = await web.pool.fetchval(
+    family = await web.pool.fetchval(
         "select web_job.list_children($1, $2, $3, $4, $5, $6)",
         *(master, page, json.dumps(listed.children), listed.next_page, listed.window, listed.tolerates),
     )
-    return Family.model_validate(json.loads(told))
+    return Family.model_validate(json.loads(family))
 
 
 def _children(given: list[Any], master: str) -> Iterator[dict[str, Any]]:

@@ -301,7 +301,7 @@ _QUICK = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=tim
 _INSIDE = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 
 FIND_CALL = Lookup[Call, Answer]("find-web-call", timeout=timedelta(seconds=20))
-"""GET of the type's status URL: 202 = the page is at work, 2xx = it was done, 404 and 410 = it knows nothing of it."""
+"""GET of the type's status URL: 202 = the page is at work, 2xx = it was done, 404 and 410 = it has no record of it."""
 
 CALL = Effect[Call, Answer](
     "call-page",

@@ -30,8 +30,8 @@ async def route_job(ask: Ask, attempt: Attempt) -> Route:
 @ADVANCE.performs
 async def advance_family(step: Step, attempt: Attempt) -> Family:
     """Count a family, and start as many of its children as its window allows."""
-    told = await web_of(attempt).pool.fetchval("select web_job.advance($1)", step.master)
-    return Family() if told is None else Family.model_validate(json.loads(told))
+    family = await web_of(attempt).pool.fetchval("select web_job.advance($1)", step.master)
+    return Family() if family is None else Family.model_validate(json.loads(family))
 
 
 @AGAIN.performs

@@ -1,4 +1,4 @@
-"""Asks a page that is at work until it is done; leaves its place to others that have to be asked."""
+"""Polls a page that is at work until it is done; between two polls others may poll theirs."""
 
 from __future__ import annotations
 
@@ -95,5 +95,5 @@ def _progress(reply: Reply) -> Any:
         body = json_of(reply)
     except ValueError:
         return "at work"
-    said = body.get("progress", body) if isinstance(body, dict) else body
-    return said if said is not None and len(json.dumps(said)) <= _SHORT else "at work"
+    progress = body.get("progress", body) if isinstance(body, dict) else body
+    return progress if progress is not None and len(json.dumps(progress)) <= _SHORT else "at work"

@@ -118,7 +118,7 @@ class JobType(BaseModel):
         if field is None:
             raise ValueError(f"doubt: {doubt!r} is none of dedupe:24h, lookup:URL, repeat, escalate")
         if given.get(field) is not None:
-            raise ValueError(f"doubt: {doubt!r} says {field}, which is given as well")
+            raise ValueError(f"doubt: {doubt!r} contains {field}, which is given as well")
         return {**given, "doubt": kind, field: of_it}
 
     @field_validator("url", "status_url")
@@ -145,7 +145,9 @@ class JobType(BaseModel):
     def _reference(cls, given: str | None) -> str | None:
         if given is not None and not re.fullmatch(rf"{_SECRET}(?: {_SECRET})*", given):
             # It may be the secret itself: it is not quoted.
-            raise ValueError("says where the secret is, never what: env:NAME or file:/path, blanks between several")
+            raise ValueError(
+                "give the place of the secret, never the secret itself: env:NAME or file:/path, blanks between several"
+            )
         return given
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from activities.web_jobs.request import get
 from activities.web_jobs.resources import Web, web_of
 from perdure import Attempt, NotDone, Refused
 
-_RECORDED = "select web_job.told(f) from web_job.family f where master = $1 and page > $2"
+_RECORDED = "select web_job.summary(f) from web_job.family f where master = $1 and page > $2"
 _SEEN = """select exists (select from perdure.effect where lifecycle = 'web-job' and id = $1 and status = 'done'
     and effect like 'list-children%' and receipt->>'next_page' = $2)"""
 
@@ -30,8 +30,8 @@ async def fetch(page: Page, attempt: Attempt) -> Family:
         Refused: the list cannot be used.
     """
     web = web_of(attempt)
-    if told := await web.pool.fetchval(_RECORDED, page.master, page.number):
-        return Family.model_validate(json.loads(told))
+    if recorded := await web.pool.fetchval(_RECORDED, page.master, page.number):
+        return Family.model_validate(json.loads(recorded))
     type_ = await ready_type(web, page.type)
     if page.number >= children.MOST_PAGES:
         raise Refused(f"its list has more than {children.MOST_PAGES:,} pages")

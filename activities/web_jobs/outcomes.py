@@ -61,21 +61,21 @@ def ending(
 
     Args:
         first: no attempt was begun before this one.
-        pause: how long the page asks to be left alone.
+        pause: the pause that the page requests.
     """
-    said = f"answered {status}"
+    answered = f"answered {status}"
     match verdict(status, not_done):
         case Verdict.DONE:
             return None
         case Verdict.NOT_DONE:
-            return NotDone(said, retry_after=pause)
+            return NotDone(answered, retry_after=pause)
         case Verdict.AT_WORK:
             if first:
-                return NotDone(said, retry_after=pause)
-            return InDoubt(f"{said}: it is at work on an earlier attempt")
+                return NotDone(answered, retry_after=pause)
+            return InDoubt(f"{answered}: it is at work on an earlier attempt")
         case Verdict.REFUSED:
-            return Refused(said)
+            return Refused(answered)
         case Verdict.MOVED:
-            return Refused(f"{said}: the page has moved, so change the job type's URL")
+            return Refused(f"{answered}: the page has moved, so change the job type's URL")
         case Verdict.DOUBT:
-            return InDoubt(said)
+            return InDoubt(answered)

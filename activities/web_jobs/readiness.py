@@ -39,7 +39,7 @@ async def ready_type(web: Web, name: str) -> JobType:
 def callback_token(key: Key) -> str:
     """The token that a page shows in its callback. Only we can make it, and it is the same for each attempt."""
     secret = web_settings().callback_secret
-    assert secret is not None  # `why_not` has asked
+    assert secret is not None  # `why_not` has checked that
     return hmac.new(secret.get_secret_value().encode(), f"callback {key}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -62,7 +62,7 @@ def _no_callback(type_: JobType) -> str | None:
     settings = web_settings()
     given = {"PERDURE_WEB_CALLBACK_URL": settings.callback_url, "PERDURE_WEB_CALLBACK_SECRET": settings.callback_secret}
     missing = [name for name, value in given.items() if value is None]
-    return f"wants callbacks, and {missing[0]} is not set" if type_.callback and missing else None
+    return f"needs callbacks, and {missing[0]} is not set" if type_.callback and missing else None
 
 
 def _no_secret(type_: JobType) -> str | None:

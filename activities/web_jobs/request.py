@@ -21,7 +21,7 @@ from perdure.contracts import Key
 
 _LONGEST_KEY = 255  # characters
 _PLAIN = re.compile(r"[ -~]*")
-_OPTIONAL = "?&"  # form-style: {?page} says itself that it may be left out
+_OPTIONAL = "?&"  # form-style: {?page} may be left out
 
 
 def call_of(type_: JobType, call: Call, key: Key, more: dict[str, str]) -> HttpRequest:
@@ -41,7 +41,7 @@ def call_of(type_: JobType, call: Call, key: Key, more: dict[str, str]) -> HttpR
 
 
 def get(type_: JobType, url: str, job: str, key: Key, more: dict[str, str]) -> HttpRequest:
-    """A request that only asks, as signed as the call is.
+    """A request that only reads, signed as the call is.
 
     Raises:
         NoSecret: it can't be signed.

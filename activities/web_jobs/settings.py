@@ -85,7 +85,7 @@ class WebSettings(BaseSettings):
 
 @cache
 def web_settings() -> WebSettings:
-    """The settings in the environment, read once; `web_settings.cache_clear()` forgets them.
+    """The settings in the environment, read once; `web_settings.cache_clear()` drops them.
 
     Raises:
         InvalidSetting: with one line that names the variable.

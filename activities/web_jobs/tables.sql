@@ -20,7 +20,7 @@ language sql immutable set search_path = web_job, pg_temp as $$
 $$;
 
 -- A job type: the address of its page, and the doubt policy of its calls. The name of a broken
--- constraint says what is wrong. After a change that lets jobs go that were held: select * from web_job.let_go('name').
+-- constraint names what is wrong. After a change that releases held jobs: select * from web_job.release('name').
 create table if not exists web_job.type (
     name text primary key constraint name_is_of_lower_case_digits_dots_and_dashes check (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
     url text not null constraint url_is_http_without_user_fragment_or_template_in_its_origin check (web_job.url_fits(url)),
@@ -29,11 +29,11 @@ create table if not exists web_job.type (
     headers jsonb not null default '{}' constraint headers_are_texts_by_name_and_none_of_ours check (web_job.headers_fit(headers)),
     timeout interval not null default '30 s' -- of one call
         constraint timeout_is_100_ms_to_1_hour check (timeout between interval '100 ms' and interval '1 hour'),
-    within interval not null default '1 day' -- once the page says that it is at work
+    within interval not null default '1 day' -- once the page has answered that it is at work
         constraint within_is_1_second_to_10_years check (within between interval '1 s' and interval '10 years'),
     doubt text not null default 'escalate'
         constraint doubt_is_dedupe_lookup_repeat_or_escalate check (doubt in ('dedupe', 'lookup', 'repeat', 'escalate')),
-    remembers interval, -- for how long the page knows a key
+    remembers interval, -- for how long the page recognises a key
     status_url text -- where to ask; {key} and {token} beside params
         constraint status_url_is_http_without_user_fragment_or_template_in_origin check (web_job.url_fits(status_url)),
     visibility_delay interval not null default '30 s' constraint visibility_delay_is_0_to_1_day check (visibility_delay between interval '0' and interval '1 day'),
@@ -65,7 +65,7 @@ create table if not exists web_job.job (
     state text not null default 'scheduled'
         check (state in ('listed', 'scheduled', 'held', 'processing', 'complete', 'failed', 'cancelled')),
     parent text, -- its master; then its id is `<parent>/...`
-    told_to_end boolean not null default false,
+    cancel_requested boolean not null default false,
     place bigint generated always as identity,
     inserted_at timestamptz not null default clock_timestamp()
 );
@@ -121,7 +121,7 @@ create table if not exists web_job.refused_child (
     primary key (master, id)
 );
 
--- Who changed which job type, also by SQL. `made_by` is what the console says, `session_role` whom PostgreSQL authenticated.
+-- Who changed which job type, also by SQL. `made_by` is the name that the console gave, `session_role` the role that PostgreSQL authenticated.
 create table if not exists web_job.type_change (
     seq bigint generated always as identity primary key,
     type text not null,
@@ -138,10 +138,10 @@ create index if not exists type_change_of_type on web_job.type_change (type, seq
 create table if not exists web_job.callback (
     digest bytea primary key check (octet_length(digest) = 32), -- SHA-256 of the token
     job text not null,
-    generation int not null default 0, -- of the job: a token of an earlier one says nothing of this one
+    generation int not null default 0, -- of the job: a token of an earlier generation does not count for this one
     made_at timestamptz not null default clock_timestamp(),
     called_at timestamptz,
-    said jsonb
+    report jsonb -- {ok, body, why}, as the page sent it
 );
 create index if not exists callback_of_job on web_job.callback (job);
 
@@ -275,8 +275,8 @@ drop trigger if exists counted on web_job.job;
 create constraint trigger counted after update on web_job.job deferrable initially deferred
     for each row when (new.parent is not null and old.state <> new.state) execute function web_job.count_at_the_end();
 
--- A family as its master is told of it.
-create or replace function web_job.told(f web_job.family) returns jsonb
+-- A family, as the activities of its master read it.
+create or replace function web_job.summary(f web_job.family) returns jsonb
 language sql stable set search_path = web_job, pg_temp as $$
     select jsonb_build_object('window', f.window_size, 'tolerates', f.tolerates, 'next_page', f.next_page, 'page', f.page,
         'listed', f.listed, 'waiting', f.waiting, 'open', f.open, 'done', f.done, 'failed', f.failed, 'cancelled', f.cancelled)
@@ -387,7 +387,7 @@ begin
         update family x set page = x.page + 1, next_page = list_children.next_page where x.master = list_children.master;
     end if;
     select * into f from family x where x.master = list_children.master;
-    return told(f);
+    return summary(f);
 end $$;
 
 -- Lists a refused child once more, under the id that is given; null = it is given up. A master that has ended goes on with
@@ -463,8 +463,8 @@ begin
     end if;
     if f.cancelled > 0 and not f.ending then
         -- An earlier cancel of the master has reached them only now, and it has begun anew since.
-        update job j set state = 'listed', told_to_end = false
-            where j.parent = advance.master and j.state = 'cancelled' and j.told_to_end;
+        update job j set state = 'listed', cancel_requested = false
+            where j.parent = advance.master and j.state = 'cancelled' and j.cancel_requested;
         perform count_moves();
         select * into f from family x where x.master = advance.master;
     end if;
@@ -474,7 +474,7 @@ begin
     perform count_moves();
     -- What moves from here on wakes it once more.
     update family x set woken = false where x.master = advance.master returning * into f;
-    return told(f) || jsonb_build_object('started', started);
+    return summary(f) || jsonb_build_object('started', started);
 end $$;
 
 -- Gives a page of the children that failed or were cancelled back to those that wait. How many are left.
@@ -483,7 +483,7 @@ language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 begin
     perform alone(run_again.master);
-    update job j set state = 'listed', told_to_end = false where j.id = any (array(
+    update job j set state = 'listed', cancel_requested = false where j.id = any (array(
         select id from job x where x.parent = run_again.master and x.state in ('failed', 'cancelled') limit most
         for no key update skip locked));
     perform count_moves();
@@ -491,12 +491,13 @@ begin
     return coalesce((select failed + cancelled from family x where x.master = run_again.master), 0);
 end $$;
 
--- Hands a cancel on to a page of the children: what waits is not started, what is open is told. How many are left.
+-- Passes a cancel on to a page of the children: those that wait are not started, those that are open are asked to end. Returns
+-- how many are left.
 create or replace function web_job.cancel_children(master text, made_by text, note text, most int default 500) returns bigint
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
-    told text[];
+    open_children text[];
 begin
     perform alone(cancel_children.master);
     if not exists (select from family x where x.master = cancel_children.master) then
@@ -506,16 +507,16 @@ begin
         select id from job x where x.parent = cancel_children.master and x.state = 'listed' limit most
         for no key update skip locked));
     -- A row that is being written now is left for the next page: who writes it needs the family's.
-    told := array(
+    open_children := array(
         select id from job x where x.parent = cancel_children.master
-            and x.state in ('scheduled', 'held', 'processing') and not x.told_to_end limit most
+            and x.state in ('scheduled', 'held', 'processing') and not x.cancel_requested limit most
         for no key update skip locked);
-    perform perdure.cancel('web-job', each, made_by, note) from unnest(told) each;
-    update job j set told_to_end = true where j.id = any (told);
+    perform perdure.cancel('web-job', each, made_by, note) from unnest(open_children) each;
+    update job j set cancel_requested = true where j.id = any (open_children);
     perform count_moves();
     update family x set ending = true where x.master = cancel_children.master and not x.ending;
     return (select count(*) from job x where x.parent = cancel_children.master and (x.state = 'listed'
-        or x.state in ('scheduled', 'held', 'processing') and not x.told_to_end));
+        or x.state in ('scheduled', 'held', 'processing') and not x.cancel_requested));
 end $$;
 
 -- Why a job of this type can't be called now; null if it can.
@@ -552,7 +553,7 @@ end $$;
 create or replace trigger recorded after insert or update or delete on web_job.type
     for each row execute function web_job.record_change();
 
--- What somebody does to a job type in the console: 'disable' (the note says why), 'enable', or 'test', which is put on record.
+-- What somebody does to a job type in the console: 'disable' (the note has the reason), 'enable', or 'test', which is put on record.
 -- Whether there is such a type.
 create or replace function web_job.act_on_type(name text, act text, made_by text, note text) returns boolean
 language plpgsql security definer set search_path = web_job, pg_temp as $$
@@ -570,15 +571,15 @@ begin
     return exists (select from type t where t.name = act_on_type.name);
 end $$;
 
--- Tells a page of the jobs that a type held that it holds them no longer. How many were told.
-create or replace function web_job.let_go(type text, after text default '', most int default 1000,
-    out told bigint, out last text)
+-- Signals a page of the jobs that a type held that it holds them no longer. Returns how many were signalled, and the last one.
+create or replace function web_job.release(type text, after text default '', most int default 1000,
+    out signalled bigint, out last text)
 language plpgsql security definer set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 begin
-    select count(*), max(id) into told, last from (
+    select count(*), max(id) into signalled, last from (
         select id, perdure.signal('web-job', id, 'type_changed') from (
-            select id from job j where j.type = let_go.type and j.state = 'held' and j.id > let_go.after
+            select id from job j where j.type = release.type and j.state = 'held' and j.id > release.after
             order by j.id limit most) x) y;
 end $$;
 
@@ -597,22 +598,22 @@ returns text language plpgsql security definer set search_path = web_job, pg_tem
 #variable_conflict use_column
 declare
     c callback;
-    answer jsonb := jsonb_build_object('ok', coalesce(ok, true), 'body', body, 'why', left(why, 500));
+    reported jsonb := jsonb_build_object('ok', coalesce(ok, true), 'body', body, 'why', left(why, 500));
 begin
-    if octet_length(answer::text) > 65536 then
-        raise exception 'web_job.called_back: the body has % bytes', octet_length(answer::text)
+    if octet_length(reported::text) > 65536 then
+        raise exception 'web_job.called_back: the body has % bytes', octet_length(reported::text)
             using hint = 'At most 64 kB: keep it in a table or a file, and say where.', errcode = 'invalid_parameter_value';
     end if;
     select * into c from callback x where x.digest = sha256(convert_to(coalesce(token, ''), 'UTF8')) for update;
     if not found then
         return 'unknown';
     elsif c.called_at is not null then
-        return case when c.said = answer then 'accepted' else 'used' end;
+        return case when c.report = reported then 'accepted' else 'used' end;
     elsif not exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = c.job and i.generation = c.generation)
-        or perdure.signal('web-job', c.job, 'called_back', answer, 'callback ' || encode(c.digest, 'hex')) = 'finished' then
+        or perdure.signal('web-job', c.job, 'called_back', reported, 'callback ' || encode(c.digest, 'hex')) = 'finished' then
         return 'over';
     end if;
-    update callback x set called_at = clock_timestamp(), said = answer where x.digest = c.digest;
+    update callback x set called_at = clock_timestamp(), report = reported where x.digest = c.digest;
     return 'accepted';
 end $$;
 
@@ -623,7 +624,7 @@ create or replace view web_job.result as
     select j.id, j.type, j.state, j.parent, answer.body
     from web_job.job j left join lateral (
         select nullif(x.body, 'null') as body from (
-            select c.generation, 0 as place, c.said->'body' as body from web_job.callback c where c.job = j.id and c.called_at is not null
+            select c.generation, 0 as place, c.report->'body' as body from web_job.callback c where c.job = j.id and c.called_at is not null
             union all
             select e.generation, case e.effect when 'follow-page' then 1 else 2 end, e.receipt->'body' from perdure.effect e
                 where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
@@ -637,7 +638,7 @@ comment on table web_job.job is 'perdure:reader A job a row.';
 comment on table web_job.family is 'perdure:reader How far the children of a master are.';
 comment on table web_job.refused_child is 'perdure:reader Children that can not become jobs.';
 comment on function web_job.act_on_type is 'perdure:operator Disables or enables a job type, or puts a test on record.';
-comment on function web_job.let_go is 'perdure:operator Tells jobs that their type holds them no longer.';
+comment on function web_job.release is 'perdure:operator Releases the jobs that a type held.';
 
 revoke all on all functions in schema web_job from public;
 revoke all on all tables in schema web_job from public;

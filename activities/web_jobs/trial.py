@@ -135,7 +135,7 @@ def _policy(type_: JobType) -> str:
         case "repeat":
             return "it would be called again"
         case "escalate":
-            return "the job would wait until a person says what became of it"
+            return "the job would wait until a person settles it"
 
 
 def _body(answer: Answer) -> str | None:
@@ -146,7 +146,7 @@ def _body(answer: Answer) -> str | None:
 
 
 def _callback(type_: JobType, key: Key) -> dict[str, str]:
-    """What a page is told in earnest; nobody waits for the call, and no token is on record."""
+    """The headers of a real call; nobody waits for this one, and no token is on record."""
     if not type_.callback:
         return {}
     return {"Perdure-Callback": f"{web_settings().callback_url}/{callback_token(key)}"}

@@ -137,15 +137,15 @@ async def mails_in_flight(maildir: Path, connection: asyncpg.Connection[asyncpg.
 
 
 async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Wait for the end of every notification, and say now and then how far they are."""
-    said = ""
+    """Wait for the end of every notification, and print now and then how far they are."""
+    shown = ""
     end = time.monotonic() + timedelta(minutes=3).total_seconds()
     while time.monotonic() < end:
         rows = await connection.fetch("select notification_state s, count(*) n from comment group by 1 order by 1")
         line = "  ".join(f"{row['s']} {row['n']}" for row in rows)
-        if line != said:
+        if line != shown:
             say(f"[dim]{line}[/dim]")
-            said = line
+            shown = line
         left = "select (select count(*) from perdure.entity) + (select count(*) from perdure.behind)"
         if not await connection.fetchval(left):
             return

@@ -14,7 +14,7 @@ from activities.comments.contracts import Comment
 from perdure import Client
 
 INSERTED, COMMITTED = "inserted", "committed"
-"""What it says, with the number of the comment, before it waits to be killed."""
+"""Printed, with the number of the comment, before it waits to be killed."""
 
 
 async def comment(dsn: str, until: int, wait_when: str, wait_at: int) -> None:

@@ -63,7 +63,7 @@ class PageProcess(Restartable):
         """Start it, and wait until it listens.
 
         Raises:
-            RuntimeError: it ended instead, or could not be built; the message holds what it said.
+            RuntimeError: it ended instead, or could not be built; the message holds its output.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         environment = {

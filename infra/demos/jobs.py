@@ -137,7 +137,7 @@ async def play(stack: Stack, connection: Connection, pages: Sequence[PageProcess
 
 
 def settings_of(pages: Sequence[PageProcess], batch: Batch) -> dict[str, str]:
-    """What the workers are told beside the stack's own."""
+    """The workers' environment, beside the stack's own."""
     return {
         "PERDURE_WEB_ORIGINS": ",".join([batch.origin, *(page.origin for page in pages)]),
         "PERDURE_WEB_NETWORKS": "127.0.0.0/8",
@@ -163,8 +163,8 @@ async def worked(pages: Sequence[PageProcess], wanted: int) -> None:
 
 
 async def watch(connection: Connection) -> None:
-    """Wait for the end of the master, and say now and then how far its children are."""
-    said, ended = "", False
+    """Wait for the end of the master, and print now and then how far its children are."""
+    shown, ended = "", False
     while not ended:
         ended = not await connection.fetchval(
             "select exists (select from perdure.entity) or exists (select from perdure.behind)"
@@ -173,9 +173,9 @@ async def watch(connection: Connection) -> None:
         if row is not None:
             line = f"{row['done']} done, {row['failed']} failed, {row['open']} under way, {row['waiting']} wait"
             line += ", more are listed on further pages" if row["next_page"] else ""
-            if line != said:
+            if line != shown:
                 say(f"[dim]{line}[/dim]")
-            said = line
+            shown = line
         await asyncio.sleep(1)
 
 
@@ -252,9 +252,9 @@ async def stay(stack: Stack, folder: Path, settings: dict[str, str]) -> None:
     say(served.invitation)
     say(f"  has its page done it? grep {UNANSWERED} {folder}/pages/*/worked.txt")
     say(f"  Web UI: {stack.temporal.ui_url}\n  logs: {folder}")
-    told = {**stack.environment(), **settings, "PERDURE_APP": APP}
+    environment = {**stack.environment(), **settings, "PERDURE_APP": APP}
     for name in ("PERDURE_DATABASE_URL", "TEMPORAL_ADDRESS", "PERDURE_APP", *settings):
-        say(f"  export {name}={told[name]}")
+        say(f"  export {name}={environment[name]}")
     await served.run()
 
 

@@ -26,7 +26,7 @@ from temporalio.worker import Worker
 from infra.demos.comments import say
 from infra.demos.reminders_day import Connection, Passing
 from infra.demos.reminders_patients import the_day
-from infra.demos.reminders_record import Count, Told, counted, reference, told
+from infra.demos.reminders_record import Count, SeenDose, counted, reference, seen_doses
 from infra.demos.reminders_tables import show
 from infra.demos.served_console import ServedConsole
 from infra.quiet import quiet_runtime
@@ -47,7 +47,7 @@ PATIENCE = 300.0
 """Seconds after which it gives up."""
 TABLES = ROOT / "activities" / "reminders" / "tables.sql"
 FILE = ROOT / "build" / "demo-reminders.json"
-SAID = (
+HOURS_WENT_BY = (
     "{count.hours:g} hours went by in {count.seconds} s: where nothing was due, the server's clock was put forward to\n"
     "the next moment at which something was; there it stood by for all who were due. The counts are in {file}"
 )
@@ -75,7 +75,7 @@ async def demo(patients: int, keep: bool) -> int:
             FILE.parent.mkdir(exist_ok=True)
             FILE.write_text(json.dumps(asdict(count), indent=2) + "\n")
             show(count, doses)
-            say(SAID.format(count=count, file=FILE.relative_to(ROOT)))
+            say(HOURS_WENT_BY.format(count=count, file=FILE.relative_to(ROOT)))
             if keep:
                 await stay(config, environment, [evidence(each, telephony) for each in doses if each.in_doubt])
     return 1 if count.wrong else 0
@@ -90,13 +90,13 @@ def forget_settings() -> None:
 
 async def play(
     passing: Passing, environment: WorkflowEnvironment, connection: Connection, telephony: TelephonyServer
-) -> tuple[Count, list[Told]]:
+) -> tuple[Count, list[SeenDose]]:
     """Sign the patients up, let the day pass, and count."""
     day = passing.day
     await passing.sign_up()
     say(f"{len(day.patients)} rows are inserted, each of which starts the reminders of one patient")
     await passing.pass_by()
-    doses = await told(day, connection, telephony)
+    doses = await seen_doses(day, connection, telephony)
     unusable = await connection.fetch("select id, attention from perdure.entity where attention is not null")
     for row in unusable:
         say(f"{row['id']} can't be reminded: {row['attention']}")
@@ -151,7 +151,7 @@ async def working(
         yield
 
 
-def evidence(dose: Told, telephony: TelephonyServer) -> str:
+def evidence(dose: SeenDose, telephony: TelephonyServer) -> str:
     """What the provider knows of a dose in doubt, for whoever settles it."""
     wanted = reference(dose.id, "sms")
     found = [f"it has {each.sid}, {each.status}" for each in telephony.accepted if each.reference == wanted]

@@ -68,7 +68,7 @@ class Passing:
                 await asyncio.sleep(0.02)
 
     async def _how_far(self, patient: str) -> str | None:
-        """What its reminders say of themselves, such as when the next dose is due."""
+        """The progress that its reminders report, such as when the next dose is due."""
         handle = self._environment.client.get_workflow_handle(f"{self._scope}:dosage-reminders/{patient}")
         try:
             status: dict[str, Any] = await handle.query("status")
@@ -76,8 +76,8 @@ class Passing:
             if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
                 return None  # it is not delivered yet, or has not begun
             raise
-        said: str | None = status["how_far"]
-        return said
+        how_far: str | None = status["how_far"]
+        return how_far
 
     async def pass_by(self) -> None:
         """From the sign-up to the last dose's end."""
@@ -121,8 +121,8 @@ class Passing:
         await self._connection.execute(
             f"update reminders.patient set {settings} where id = $1", change.patient, *change.columns.values()
         )
-        self._print(change.at, f"{change.patient} {change.said}")
-        await self._until_heard(change)
+        self._print(change.at, f"{change.patient} {change.note}")
+        await self._until_received(change)
 
     async def _turn(self, *, away: bool) -> None:
         self._away = away
@@ -165,9 +165,9 @@ class Passing:
             return not self._away or dose.until + A_LITTLE <= now
         return state is None
 
-    async def _until_heard(self, change: Change) -> None:
+    async def _until_received(self, change: Change) -> None:
         """Wait until the reminders have acted on it: they take a moment, which must not become half an hour."""
-        acted = "heard > 0" if "zone" in change.columns else "state <> 'active'"
+        acted = "acknowledged > 0" if "zone" in change.columns else "state <> 'active'"
         open_still = f"select from perdure.entity where lifecycle = 'dosage-reminders' and id = $1 and not ({acted})"
         while await self._connection.fetchval(f"select exists ({open_still})", change.patient):
             await asyncio.sleep(0.02)

@@ -102,7 +102,7 @@ class Change:
     at: datetime
     patient: str
     columns: dict[str, Any]
-    said: str
+    note: str
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ def _ordinary(begun: int, count: int) -> Iterator[Patient]:
 def _changes(day: date, patients: list[Patient]) -> Iterator[Change]:
     for patient in patients:
         if patient.change is not None:
-            at, columns, said = patient.change
-            yield Change(instant(day, at, patient.zone), patient.id, columns, said)
+            at, columns, note = patient.change
+            yield Change(instant(day, at, patient.zone), patient.id, columns, note)
 
 
 def _doses(day: date, patients: list[Patient], changes: list[Change]) -> Iterator[Expected]:

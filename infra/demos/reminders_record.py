@@ -19,21 +19,21 @@ from perdure import Entity
 from perdure.contracts import Key
 
 FAILED = frozenset({"undelivered", "failed", "canceled", "busy", "no-answer"})
-"""How the provider says that it reached nobody."""
+"""The provider's states of a sending that reached nobody."""
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 EFFECTS = {"sms": "send-sms", "call": "place-call"}
 _SETTLED_BY = {"look-up": "found by a look-up, not sent again", "message": "known by a callback, not sent again"}
 
 
 @dataclass(frozen=True)
-class Told:
+class SeenDose:
     """One dose at the end.
 
     Attributes:
         name: the local time that its id has.
         due, ended: by the patient's clock.
         by: channels by which the provider has accepted it, and that did not fail since.
-        failed: those that it refused, or that did not reach anybody, with what was said.
+        failed: those that it refused, or that did not reach anybody, with the reason.
         settled_by: how a doubt was settled.
         in_doubt: its outcome is still unknown.
         moved: its patient lived in another zone before.
@@ -60,17 +60,17 @@ class Told:
             return f"{self.why}; last attempt: {self.last}" + (" (it had gone)" if self.by else "")
         if self.state != "sent":
             return self.why or ""
-        said = ["its patient has moved here"] if self.moved else []
-        said += self.failed
+        remarks = ["its patient has moved here"] if self.moved else []
+        remarks += self.failed
         if self.settled_by in _SETTLED_BY:
-            said.append(f"its answer was lost; {_SETTLED_BY[self.settled_by]}")
+            remarks.append(f"its answer was lost; {_SETTLED_BY[self.settled_by]}")
         if (minutes := int((self.ended - self.due).total_seconds()) // 60) > 0:
-            said.append(f"{minutes} min after it was due")
+            remarks.append(f"{minutes} min after it was due")
         if f"{self.due:%H:%M}" != self.name:
-            said.append(f"there is no {self.name} on that day")
+            remarks.append(f"there is no {self.name} on that day")
         elif self.due.replace(fold=1).utcoffset() != self.due.utcoffset():
-            said.append(f"{self.name} comes twice on that day")
-        return "; ".join(said)
+            remarks.append(f"{self.name} comes twice on that day")
+        return "; ".join(remarks)
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ class Count:
 
 
 def reference(dose: str, channel: str) -> str:
-    """By which the provider knows a sending."""
+    """The reference of a sending at the provider."""
     return reference_of(Key.of(Entity("dose", dose), EFFECTS[channel]))
 
 
-async def told(day: Day, connection: Connection, telephony: TelephonyServer) -> list[Told]:
+async def seen_doses(day: Day, connection: Connection, telephony: TelephonyServer) -> list[SeenDose]:
     """What became of each dose that is on record, in their order."""
-    # Of a transition, `at` is when the database heard of it, by its own clock. Its version is when the workflow made
+    # `at` of a transition is its commit, by the database's clock. Its version is the time at which the workflow made
     # it, by Temporal's clock, in microseconds.
     rows = await connection.fetch(
         "select f.id, f.state, f.why, i.version from perdure.finished f join perdure.ident i using (lifecycle, id) "
@@ -140,7 +140,7 @@ def _notice(
     zone: ZoneInfo,
     effects: Mapping[str, asyncpg.Record],
     telephony: TelephonyServer,
-) -> Told:
+) -> SeenDose:
     of = {channel: _accepted(telephony, reference(row["id"], channel)) for channel in EFFECTS}
     failed = [
         f"{channel}: {effect['why']}" if effect["status"] == "refused" else f"{channel}: {of[channel][0].status}"
@@ -148,7 +148,7 @@ def _notice(
         if (effect := effects.get(name)) is not None
         and (effect["status"] == "refused" or (of[channel] and of[channel][0].status in FAILED))
     ]
-    return Told(
+    return SeenDose(
         id=row["id"],
         name=row["id"][-5:],
         due=dose.due.astimezone(zone),
@@ -168,7 +168,7 @@ def _accepted(telephony: TelephonyServer, wanted: str) -> list[Resource]:
     return [each for each in telephony.accepted if each.reference == wanted]
 
 
-def counted(day: Day, doses: Sequence[Told], telephony: TelephonyServer, unusable: int, hours: float) -> Count:
+def counted(day: Day, doses: Sequence[SeenDose], telephony: TelephonyServer, unusable: int, hours: float) -> Count:
     """Count."""
     states = Counter(each.state for each in doses)
     known = {reference(each.id, channel) for each in doses for channel in EFFECTS}

@@ -11,19 +11,19 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.demos.comments import console
-from infra.demos.reminders_record import EFFECTS, Count, Told
+from infra.demos.reminders_record import EFFECTS, Count, SeenDose
 
 
-def show(count: Count, doses: Sequence[Told]) -> None:
+def show(count: Count, doses: Sequence[SeenDose]) -> None:
     """What was sent when, what was not as with most, and the counts."""
     wide = console if console.is_terminal else Console(width=140)
     for table in (_sent(doses), _remarkable(doses), _counts(count)):
         wide.print(table)
 
 
-def _sent(doses: Sequence[Told]) -> Table:
+def _sent(doses: Sequence[SeenDose]) -> Table:
     table = _table("sent when they were due", "zone", "due there", "sent there", ">doses", ">by SMS", ">by call")
-    groups: dict[tuple[str, datetime], list[Told]] = {}
+    groups: dict[tuple[str, datetime], list[SeenDose]] = {}
     for each in doses:
         if each.state == "sent" and not each.remark:
             groups.setdefault((str(each.due.tzinfo), each.due), []).append(each)
@@ -35,7 +35,7 @@ def _sent(doses: Sequence[Told]) -> Table:
     return table
 
 
-def _remarkable(doses: Sequence[Told]) -> Table:
+def _remarkable(doses: Sequence[SeenDose]) -> Table:
     table = _table("all others", "patient", "due there", "what became of it", "")
     for each in doses:
         if each.remark or each.state != "sent":

@@ -30,7 +30,7 @@ class ServedConsole:
 
     @property
     def invitation(self) -> str:
-        """What a demo says that leaves something to settle."""
+        """The closing line of a demo that leaves something to settle."""
         return f"Everything stays up until Ctrl-C. Settle what is in doubt: [link]{self.url}inbox[/link]"
 
     async def run(self, stop: Awaitable[object] | None = None) -> None:

@@ -37,7 +37,7 @@ from perdure.telemetry import traces
 
 PATIENCE = 4.0
 """Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
-STOPPED = "the worker was told to stop"
+STOPPED = "the worker is stopping"
 A_MOMENT = 0.2
 """Seconds that a process needs to read what arrived while it was frozen."""
 
@@ -120,7 +120,7 @@ async def _attempt(
     except RefusedWrite as error:
         return _unbegun(token, str(error))
     if standing := _no_call(answer, token):
-        log_event(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
+        log_event(log, "not called", key=key, attempt=order.number, outcome=standing.result.value)
         return standing
     view = answer.effect or EffectView()
     # Counted from before the commit, so the time is never later than the recorded one.
@@ -140,7 +140,7 @@ async def _attempt(
     pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
     faults.point("after the call of", effect.name)
-    log_event(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
+    log_event(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.result.value, why=report.why)
     return await _put_on_record(report, order.write, fence, store, answer.version, order.then)
 
 
@@ -150,14 +150,14 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
     try:
         answer = await store.write(order.write, patience=PATIENCE)
     except (DatabaseUnavailable, RefusedWrite) as error:
-        return Report(said=CallResult.UNREAD, token="", why=str(error))
+        return Report(result=CallResult.UNREAD, token="", why=str(error))
     view = answer.effect or EffectView()
     if not view.in_doubt:
-        return Report(said=CallResult.STANDING, token=view.token or "", effect=view, version=answer.version)
+        return Report(result=CallResult.STANDING, token=view.token or "", effect=view, version=answer.version)
     believable = view.in_flight + order.visibility_delay <= 0
     question = LookupContext(key, view.first_at or datetime.now(UTC), view.attempts, view.lookup_hint, host.resources)
     report = Report(
-        said=CallResult.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version
+        result=CallResult.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version
     )
     try:
         given = find.input.validate_python(order.input, context=CHECKING)
@@ -169,7 +169,7 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
         )
     except Exception as error:  # any exception means that the look-up could not answer
         log_event(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
-        return report.model_copy(update={"said": CallResult.MUTE, "why": describe(error)})
+        return report.model_copy(update={"result": CallResult.UNANSWERED, "why": describe(error)})
     outcome = "hit" if receipt is not None else "miss" if believable else "early"
     log_event(log, "looked up", key=key, lookup=find.name, outcome=outcome)
     if receipt is None:
@@ -177,7 +177,7 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
     fence = order.write.fence.model_copy(
         update={"token": view.token or "", "by": "look-up", "why": "found by the look-up"}
     )
-    hit = report.model_copy(update={"said": CallResult.DONE, "receipt": receipt})
+    hit = report.model_copy(update={"result": CallResult.DONE, "receipt": receipt})
     return await _put_on_record(hit, order.write, fence, store, answer.version)
 
 
@@ -197,7 +197,7 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
     write = order.write
     answer = await store.write(write, patience=PATIENCE)
     if answer.gate.over:
-        return Report(said=CallResult.OVER, token="", state=answer.state, version=answer.version)
+        return Report(result=CallResult.OVER, token="", state=answer.state, version=answer.version)
     occasion = StepContext(_entity(write), host.resources)
     try:
         given = step.input.validate_python(order.input, context=CHECKING)
@@ -215,7 +215,7 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
     except Exception as error:
         log_event(log, "step failed", entity=str(occasion.entity), step=step.name, why=describe(error))
         raise StepFailed(f"{step.name}: {describe(error)}") from None  # its cause may quote the input
-    return Report(said=CallResult.DONE, token="", receipt=receipt, version=answer.version)
+    return Report(result=CallResult.DONE, token="", receipt=receipt, version=answer.version)
 
 
 async def keep(write: Write, store: Store, patience: float) -> Answer:
@@ -245,21 +245,27 @@ def digest(data: Any) -> str:
 
 def _unbegun(token: str, why: str, *, made: bool = True) -> Report:
     """The report of an execution that began no attempt. An earlier execution of an inline order may have begun one."""
-    return Report(said=CallResult.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
+    return Report(result=CallResult.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
 
 
 def _no_call(answer: Answer, token: str) -> Report | None:
     """The report of an attempt that must not be made; None if it can be made."""
     if answer.verdict in (Verdict.FRESH, Verdict.MINE):
         return None
-    said = CallResult.STANDING
+    result = CallResult.STANDING
     if answer.gate.over:
-        said = CallResult.OVER
+        result = CallResult.OVER
     elif answer.verdict is Verdict.DIFFERENT:
-        said = CallResult.DIFFERENT
+        result = CallResult.DIFFERENT
     why = "the other side drops repeats no longer" if answer.verdict is Verdict.OVER else None
     return Report(
-        said=said, token=token, effect=answer.effect, why=why, state=answer.state, version=answer.version, begun=False
+        result=result,
+        token=token,
+        effect=answer.effect,
+        why=why,
+        state=answer.state,
+        version=answer.version,
+        begun=False,
     )
 
 
@@ -267,19 +273,19 @@ async def _call(
     effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host, timeout: float
 ) -> Report:
     if host.stop_asked:
-        return Report(said=CallResult.NOT_DONE, token=token, why=STOPPED, made=False)
-    report = Report(said=CallResult.IN_DOUBT, token=token)
+        return Report(result=CallResult.NOT_DONE, token=token, why=STOPPED, made=False)
+    report = Report(result=CallResult.IN_DOUBT, token=token)
     try:
         if the_attempt.remaining <= 0:
             raise NotDone("its time was over before the call", counts=False)
         faults.point("before the call of", effect.name)
         returned = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
-        report = Report(said=CallResult.DONE, token=token, **_kept(effect, returned))
+        report = Report(result=CallResult.DONE, token=token, **_kept(effect, returned))
     except NotDone as no:
         after = min(no.retry_after, LONGEST).total_seconds() if no.retry_after else None
-        report = Report(said=CallResult.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
+        report = Report(result=CallResult.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
     except Refused as no:
-        report = Report(said=CallResult.REFUSED, token=token, why=no.why)
+        report = Report(result=CallResult.REFUSED, token=token, why=no.why)
     except InDoubt as doubt:
         report.why = doubt.why
     except TimeoutError:
@@ -348,7 +354,7 @@ class Pulse:
 async def _put_on_record(
     report: Report, write: Write, begun: Fence, store: Store, version: int, then: Write | None = None
 ) -> Report:
-    status = EffectStatus(report.said.value)
+    status = EffectStatus(report.result.value)
     fence = begun.model_copy(
         update={
             "op": FenceOp.OUTCOME,
@@ -390,7 +396,7 @@ def _without_payloads(write: Write, problem: str) -> Write:
     move = write.move and write.move.model_copy(
         update={
             "snapshot": None,
-            "heard": 0,
+            "acknowledged": 0,
             "memory": None,
             "why": storable(f"{write.move.why or ''} {note}"),
             "attention": write.move.attention or note,

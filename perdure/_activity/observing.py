@@ -14,7 +14,7 @@ from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.telemetry import metrics, names, traces
 
-_FAILED = (CallResult.NOT_DONE, CallResult.REFUSED, CallResult.IN_DOUBT, CallResult.MUTE)
+_FAILED = (CallResult.NOT_DONE, CallResult.REFUSED, CallResult.IN_DOUBT, CallResult.UNANSWERED)
 
 
 async def attempting(effect: Effect[Any, Any], order: AttemptOrder, attempt: Awaitable[Report]) -> Report:
@@ -27,7 +27,7 @@ async def attempting(effect: Effect[Any, Any], order: AttemptOrder, attempt: Awa
             *(activity.metric_meter(), names.ATTEMPT_SECONDS, time.monotonic() - began),
             lifecycle=lifecycle,
             effect=effect.name,
-            outcome=report.said.value,
+            outcome=report.result.value,
         )
     return report
 
@@ -49,7 +49,7 @@ async def _spanning(name: str, lifecycle: str, about: dict[str, object], making:
     where: dict[str, object] = {names.LIFECYCLE: lifecycle, names.WORKFLOW_ID: activity.info().workflow_id or ""}
     with traces.span(name, where | about) as span:
         report = await making
-        span.set_attribute(names.OUTCOME, report.said.value)
-        if report.said in _FAILED:
-            span.set_status(Status(StatusCode.ERROR, report.said.value))
+        span.set_attribute(names.OUTCOME, report.result.value)
+        if report.result in _FAILED:
+            span.set_status(Status(StatusCode.ERROR, report.result.value))
     return report

@@ -134,7 +134,7 @@ class Signed(Access):
             kid = jwt.get_unverified_header(token).get("kid")
             if not isinstance(kid, str) or (key := await self._key(kid)) is None:
                 return None
-            told: dict[str, Any] = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=ALGORITHMS,
@@ -145,9 +145,9 @@ class Signed(Access):
             )
         except jwt.PyJWTError:
             return None
-        if not all(_has(told.get(name), value) for name, value in self.claims.items()):
+        if not all(_has(claims.get(name), value) for name, value in self.claims.items()):
             return None
-        return _printable(told.get("sub") or "a bearer without sub")
+        return _printable(claims.get("sub") or "a bearer without sub")
 
     async def _key(self, kid: str) -> Any:
         """The provider's key; None = the provider has no key of that id, or does not answer.

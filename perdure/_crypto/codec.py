@@ -135,8 +135,8 @@ async def opened(failure: Failure, converter: DataConverter) -> Failure:
         part = copy
         while True:
             if part.HasField("encoded_attributes"):
-                said = converter.payload_converter.from_payload(part.encoded_attributes)
-                part.message, part.stack_trace = str(said["message"]), str(said["stack_trace"])
+                opened = converter.payload_converter.from_payload(part.encoded_attributes)
+                part.message, part.stack_trace = str(opened["message"]), str(opened["stack_trace"])
             if not part.HasField("cause"):
                 return copy
             part = part.cause

@@ -84,7 +84,7 @@ class Private:
             raise Unopenable(f"it is of the field {self._field!r}, not {field!r}")
         plain = self._opened(entity) if self.sealed else self._text
         if self._fits is not None and not self._fits.matches(plain):
-            raise Unopenable(f"the text inside is not of the form that its field asks for: {self._fits.regex}")
+            raise Unopenable(f"the text inside is not of the form that its field requires: {self._fits.regex}")
         return plain
 
     def seal(self, entity: Entity | None = None, field: str | None = None) -> Private:

@@ -49,7 +49,7 @@ class Development:
 
         Raises:
             InvalidSetting, NotThisDatabase, NotNow: see the functions that are called.
-            RuntimeError, OSError: a server could not be started; the message says why.
+            RuntimeError, OSError: a server could not be started; the message has the reason.
         """
         folder = Folder(self.project)
         with folder.held():

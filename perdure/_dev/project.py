@@ -77,7 +77,7 @@ def make(name: str, template: Template, parent: Path) -> Path:
         parent: where the folder is made.
 
     Raises:
-        InvalidSetting: the name can't be used, or something with that name exists; the message says why.
+        InvalidSetting: the name can't be used, or something with that name exists; the message has the reason.
         OSError: a file could not be written; nothing is left.
     """
     package = _package(name)

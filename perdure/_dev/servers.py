@@ -50,7 +50,7 @@ def running(folder: Folder, ports: Mapping[str, int]) -> Iterator[Servers]:
 
     Raises:
         InvalidSetting: the environment names a server on another machine.
-        RuntimeError, OSError: a server could not be started; the message says why.
+        RuntimeError, OSError: a server could not be started; the message has the reason.
     """
     database_url, temporal = os.environ.get("PERDURE_DATABASE_URL"), os.environ.get("TEMPORAL_ADDRESS")
     check_local(database_url, temporal)

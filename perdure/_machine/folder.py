@@ -21,7 +21,7 @@ _WEB_UI_PORT = 8233
 
 
 def default_folder() -> Path:
-    """Where systemd says, else /var/lib/perdure for root, else below the user's home."""
+    """The folder that systemd gives, else /var/lib/perdure for root, else below the user's home."""
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)

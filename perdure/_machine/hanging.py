@@ -41,9 +41,9 @@ class Hanging:
     Args:
         child: its process.
         address: of its frontend.
-        namespace: that is asked for.
-        parts: asks those parts of it that need PostgreSQL; raises if one does not answer.
-        postgres: asks PostgreSQL as the server does; raises if that does not answer. None = the server needs none.
+        namespace: the namespace of the request.
+        parts: sends a request to those parts of it that need PostgreSQL; raises if one does not answer.
+        postgres: queries PostgreSQL as the server does; raises if that does not answer. None = the server needs none.
     """
 
     def __init__(

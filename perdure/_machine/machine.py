@@ -1,4 +1,4 @@
-"""What `perdure up` runs on one machine, as its command line says."""
+"""What `perdure up` runs on one machine, as its command line requests."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Tree:
         """Run until `stop` is done.
 
         Raises:
-            PerdureError: what it needs can't be made; the message says why.
+            PerdureError: what it needs can't be made; the message has the reason.
             RuntimeError, OSError: a program can't be had.
         """
         beating = asyncio.create_task(_beat())

@@ -30,7 +30,7 @@ from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
 
 CANCEL = "perdure-cancel"
-"""Id of the message that asks for the end: asked for again, it is not sent again."""
+"""Id of the message that requests the end: a second request sends no second message."""
 
 _PATIENCE = bounds(lock="10s", statement="15s")
 """A relay may hold an entity for as long as a call to Temporal."""

@@ -34,8 +34,8 @@ async def read_builds(client: Client | TemporalUnavailable, settings: Settings) 
     where Temporal did not answer.
 
     The open lifecycles of a build are those of this task queue whose runs are on it now. A build that is neither
-    current nor ramping can be stopped when it has none: `must_stay` says so, `why` in words, and `wake` is the command
-    that lets those that only wait leave at once. `since` is when the build became what it is.
+    current nor ramping can be stopped when it has none: `must_stay` is false then. `why` gives the reason, `wake` is
+    the command that lets those that only wait leave at once. `since` is when the build became what it is.
     """
     if isinstance(client, TemporalUnavailable):
         return []

@@ -19,7 +19,7 @@ _QUIET = 5
 
 
 def change_of(lifecycle: str, entity_id: str) -> Callable[[Connection], Awaitable[bool]]:
-    """Tells at each call whether an entity has changed since the call before."""
+    """Returns at each call whether an entity has changed since the call before."""
     last: str | None = None
 
     async def changed(connection: Connection) -> bool:
@@ -32,7 +32,7 @@ def change_of(lifecycle: str, entity_id: str) -> Callable[[Connection], Awaitabl
 
 @dataclass(slots=True)
 class Changes:
-    """Tells at each call whether something within reach was put on record since the call before."""
+    """Returns at each call whether something within reach was put on record since the call before."""
 
     reach: Reach
     _newest: int | None = None

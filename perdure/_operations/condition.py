@@ -253,7 +253,7 @@ def _then(slot: str | None, facts: Facts) -> str:
         follows = facts.doubts.get(attempt.partition("/")[0]) if attempt else None
         return "another worker goes on" + (f"; {attempt}: {follows}" if follows else "")
     return facts.doubts.get(
-        slot.partition("/")[0], "its doubt policy says what follows (--app lets this command read it)"
+        slot.partition("/")[0], "its doubt policy decides what follows (--app lets this command read it)"
     )
 
 

@@ -51,7 +51,7 @@ class Doubt:
 
     Attributes:
         since: when the last attempt was begun.
-        ended: its entity has ended; nobody asks any more what became of it.
+        ended: whether its entity has ended, so that no look-up and no retry follows.
         state: of the entity.
         waits_for_person: nothing but `perdure resolve` settles it. Else its doubt policy is at work.
         tenant: of the entity.

@@ -133,7 +133,7 @@ def facts_of(record: Record, workflow: WorkflowView | None, app: App | None) -> 
         attention=row["attention"],
         starts=start["since"] if start and not start["later"] else None,
         problem=start["error"] if start else None,
-        later=start["wanted_at"] if start and start["later"] else None,
+        later=start["due_at"] if start and start["later"] else None,
         rejected=record.rejected[-1]["reason"] if record.rejected else None,
         undelivered_since=min(messages, default=None),
         attempts=[

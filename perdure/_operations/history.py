@@ -252,9 +252,13 @@ def _fields_of(report: Report | None) -> dict[str, Any]:
         return {"outcome": "unreadable", "why": "this command can't decode what the worker wrote"}
     receipt = report.receipt if report.receipt is not None else (report.effect and report.effect.receipt)
     why = report.why
-    if report.said is CallResult.MISS:
+    if report.result is CallResult.MISS:
         why = "nothing was in flight any more" if report.believable else "too early to count: it may be in flight"
-    return {"outcome": report.said.value, "why": why, "receipt": receipt if report.said is CallResult.DONE else None}
+    return {
+        "outcome": report.result.value,
+        "why": why,
+        "receipt": receipt if report.result is CallResult.DONE else None,
+    }
 
 
 def _time(stamp: Timestamp) -> datetime:

@@ -38,7 +38,7 @@ async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> di
     reconcile = await connection.fetchrow(query("overview_reconciliation"))
     assert waiting is not None
     assert finished is not None
-    outbox = {"waiting": waiting["waiting"], "lag_seconds": waiting["lag"], "wanted_later": waiting["later"]}
+    outbox = {"waiting": waiting["waiting"], "lag_seconds": waiting["lag"], "due_later": waiting["later"]}
     open_ones = [each for each in Condition if each is not Condition.FINISHED]
     conditions = {each.value: sum(row[each.value.replace("-", "_")] for row in rows) for each in open_ones}
     return {
@@ -62,7 +62,7 @@ async def read_flow(connection: Connection) -> dict[str, Any]:
 async def read_queues(
     client: Client | TemporalUnavailable, app: App | None, settings: Settings
 ) -> list[dict[str, Any]]:
-    """What waits in each task queue, and who asks for work there; `error` where Temporal did not answer."""
+    """The backlog and the pollers of each task queue; `error` where Temporal did not answer."""
     found = []
     for name, kind in queues(app, settings):
         where = {"task_queue": name, "kind": kind}

@@ -1,6 +1,6 @@
-"""Which acts the record of an entity rules out, with the reason: nobody is offered what would be refused.
+"""The acts that the record of an entity rules out, with the reason, so that no person is offered what would be refused.
 
-What the record allows may still be refused: a workflow knows more, and it may have moved meanwhile.
+An act that the record allows may still be refused: the record is not all of the workflow's state, and may be old.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _queues(queues: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             yield Problem(
                 "queue",
                 f"{_count(each['backlog'], 'task waits', 'tasks wait')} in {each['task_queue']} ({each['kind']}), the "
-                f"oldest for {shown(each['backlog_seconds'])}, and no worker asks for work there",
+                f"oldest for {shown(each['backlog_seconds'])}, and no worker polls it",
             )
         elif each["error"] is None and each["backlog_seconds"] > LATE:
             yield Problem(

@@ -57,13 +57,13 @@ async def _wait(
 ) -> Summary:
     ending = asyncio.create_task(handle.result())
     try:
-        heard = time.monotonic()
+        seen_at = time.monotonic()
         while not (await asyncio.wait({ending}, timeout=1.0))[0]:
-            said = await _at(temporal_client, handle)
-            if said is not None:
-                heard = time.monotonic()
-                report(said)
-            elif time.monotonic() - heard > patience:
+            progress = await _at(temporal_client, handle)
+            if progress is not None:
+                seen_at = time.monotonic()
+                report(progress)
+            elif time.monotonic() - seen_at > patience:
                 raise TemporalUnavailable(
                     f"no worker has taken it for {patience:g} s: start one (`perdure worker`), and it goes on"
                 )
@@ -86,12 +86,12 @@ async def _at(temporal_client: Client, handle: WorkflowHandle[Reconciliation, Su
 
 
 async def _how_far(temporal_client: Client, part: PendingActivityInfo) -> str:
-    told = (
+    details = (
         await temporal_client.data_converter.decode(part.heartbeat_details.payloads)
         if part.heartbeat_details.payloads
         else []
     )
-    match told:
+    match details:
         case [[*_, int(seen)]] | [int(seen)]:
             return f": {seen} so far"
         case _:

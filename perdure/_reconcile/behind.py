@@ -26,7 +26,7 @@ _FOLLOWS = 10.0
 """Seconds for which the row is watched after the signal."""
 _GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
 """The workflow has just closed, or just begun."""
-_MUTE = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+_NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 async def behind(context: Context, row: Row) -> None:
@@ -35,21 +35,21 @@ async def behind(context: Context, row: Row) -> None:
         return
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:
-        said: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
+        status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
     except WorkflowQueryFailedError as error:
         await report_failing(context, row, f"its code can't follow its history: {_first_line(error)}", times=0)
         return
     except RPCError as error:
-        if error.status in _MUTE:  # a task fails again and again, or no worker has time
+        if error.status in _NO_ANSWER:  # a task fails again and again, or no worker has time
             await report_failing(context, row, "it gives no answer")
         elif error.status not in _GONE:
             raise
         return
-    if said.generation == row.entity.generation and said.version > row.version:
-        await _mirror_again(context, row, said)
+    if status.generation == row.entity.generation and status.version > row.version:
+        await _mirror_again(context, row, status)
 
 
-async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> None:
+async def _mirror_again(context: Context, row: Row, status: LifecycleStatus) -> None:
     if await _version(context, row) != row.version:
         return  # the row has moved meanwhile
     workflow = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
@@ -57,10 +57,10 @@ async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> No
     until = time.monotonic() + _FOLLOWS
     while await _version(context, row) == row.version:
         if time.monotonic() > until:
-            what = f"its workflow is in {said.state!r}, and does not write that, though it was requested to"
+            what = f"its workflow is in {status.state!r}, and does not write that, though it was requested to"
             return await context.findings.report(BEHIND, row.entity, what, row.command("show"))
         await asyncio.sleep(0.1)
-    what = f"its workflow was in {said.state!r}, the mirror showed {row.state!r} of before: mirrored again"
+    what = f"its workflow was in {status.state!r}, the mirror showed {row.state!r} of before: mirrored again"
     await context.findings.mended(BEHIND, row.entity, what)
 
 

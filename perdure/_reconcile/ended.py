@@ -21,8 +21,8 @@ async def ended(context: Context, row: Row, seen: WorkflowExecutionDescription) 
     """Start the entity again from its record, or note that it needs a person."""
     assert seen.status is not None
     handle = context.temporal_client.get_workflow_handle(seen.id, run_id=seen.run_id)
-    said = await how_it_closed(handle, context.temporal_client.data_converter)
-    what = f"its workflow {HOW_IT_CLOSED.get(seen.status, seen.status.name.lower())}" + (f": {said}" if said else "")
+    why = await how_it_closed(handle, context.temporal_client.data_converter)
+    what = f"its workflow {HOW_IT_CLOSED.get(seen.status, seen.status.name.lower())}" + (f": {why}" if why else "")
     again = context.app.lifecycle(row.entity.lifecycle).if_ended == "again"
     lately = again and await _was_started_again(context, row, seen.run_id)
     if again and not lately:
@@ -32,7 +32,7 @@ async def ended(context: Context, row: Row, seen: WorkflowExecutionDescription) 
         return
     if lately:
         what += "; it was started again lately for the same reason"
-    if row.attention is None and not await _want_person(context, row, what):
+    if row.attention is None and not await _need_person(context, row, what):
         return  # the row has moved meanwhile
     advice = f"Find out why, then let it go on from its record: {row.command('retry', '--by', 'YOU')}"
     await context.findings.report(ENDED, row.entity, what, advice)
@@ -44,12 +44,12 @@ async def _was_started_again(context: Context, row: Row, run_id: str) -> bool:
     return bool(await context.pool.fetchval(query("started_again_lately"), entity.lifecycle, entity.id, run_id))
 
 
-async def _want_person(context: Context, row: Row, what: str) -> bool:
+async def _need_person(context: Context, row: Row, what: str) -> bool:
     entity = row.entity
     return bool(
         await call(
             context,
-            "select perdure.want_person($1, $2, $3, $4, $5, $6)",
+            "select perdure.need_person($1, $2, $3, $4, $5, $6)",
             *(entity.lifecycle, entity.id, entity.generation, row.version, what[:2000], context.by),
         )
     )

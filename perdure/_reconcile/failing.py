@@ -15,17 +15,17 @@ from perdure._store.finding_kinds import FAILING
 TIMES = 3
 """Failures of one task from which on it is reported."""
 _RPC = timedelta(seconds=10)
-_SAID = "its code fails: "
+_PREFIX = "its code fails: "
 
 
 async def failing(context: Context, row: Row) -> bool:
     """Whether the workflow's tasks fail, as its worker has recorded. If so, report it."""
-    if row.attention is None or not row.attention.startswith(_SAID) or row.is_young(context):
+    if row.attention is None or not row.attention.startswith(_PREFIX) or row.is_young(context):
         return False
     return await report_failing(context, row, row.attention)
 
 
-async def report_failing(context: Context, row: Row, said: str, times: int = TIMES) -> bool:
+async def report_failing(context: Context, row: Row, reason: str, times: int = TIMES) -> bool:
     """Report the workflow if Temporal confirms that its task fails again and again.
 
     Args:
@@ -41,8 +41,8 @@ async def report_failing(context: Context, row: Row, said: str, times: int = TIM
     task = seen.raw_description.pending_workflow_task
     if task.attempt < times:
         return False
-    what, why = said.removeprefix(_SAID), await why_its_tasks_fail(handle, context.temporal_client.data_converter)
-    if why and why not in said:
+    what, why = reason.removeprefix(_PREFIX), await why_its_tasks_fail(handle, context.temporal_client.data_converter)
+    if why and why not in reason:
         what = f"{what}: {why}"
     if task.attempt >= TIMES:
         since = task.original_scheduled_time.ToDatetime(UTC)

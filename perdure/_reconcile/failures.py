@@ -59,6 +59,6 @@ async def _why_closed(event: HistoryEvent, converter: DataConverter) -> str:
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
         return line_of(await opened(event.workflow_execution_failed_event_attributes.failure, converter))
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
-        said = event.workflow_execution_terminated_event_attributes
-        return f"{said.reason or 'no reason given'} ({said.identity})"[:_LONGEST]
+        ended = event.workflow_execution_terminated_event_attributes
+        return f"{ended.reason or 'no reason given'} ({ended.identity})"[:_LONGEST]
     return ""

@@ -23,7 +23,7 @@ from perdure.errors import InvalidEntity, InvalidInput
 
 query = queries(__name__)
 
-TOLD = 200
+NAMED = 200
 """Rows of a lifecycle that get a finding of their own; further rows are counted."""
 WHY = "started by the reconciliation: its row had no lifecycle"
 
@@ -128,19 +128,19 @@ class _Search:
 
     async def _report_started(self, row_id: str) -> None:
         self._started += 1
-        if self._started <= TOLD:
+        if self._started <= NAMED:
             await self._context.findings.mended(
                 MISSING, Entity(self._name, row_id), "it had no lifecycle, and was started"
             )
 
     async def _report(self) -> None:
         findings = self._context.findings
-        if (more := self._started - TOLD) > 0:
+        if (more := self._started - NAMED) > 0:
             what = f"{more} more of {self._name} had no lifecycle, and were started"
             await findings.mended(MISSING, None, what, about=f"{self._name}: others, started")
-        for row_id, why in self._refused[:TOLD]:
+        for row_id, why in self._refused[:NAMED]:
             await self._report_refused(row_id, why)
-        if (more := len(self._refused) - TOLD) > 0:
+        if (more := len(self._refused) - NAMED) > 0:
             what = f"{more} more rows for {self._name} have no lifecycle, and can't be started as they are"
             advice = "Correct the first ones, and run it again."
             await findings.report(MISSING, None, what, advice, about=f"{self._name}: others")

@@ -27,28 +27,28 @@ async def unfinished(context: Context, row: Row, seen: WorkflowExecutionDescript
     """Mirror the final state of the closed workflow."""
     handle = context.temporal_client.get_workflow_handle(seen.id, run_id=seen.run_id)
     try:
-        said: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
+        status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
     except WorkflowQueryFailedError:
-        await _report(context, row, "its workflow has ended, and today's code can't follow its history to say how")
+        await _report(context, row, "its workflow has ended, and today's code can't follow its history to show how")
     except RPCError as error:
         if error.status not in _NO_ANSWER:
             raise
         await _report(context, row, f"its workflow has ended, and can't be queried: {_NO_ANSWER[error.status]}")
     else:
-        if not said.final:
-            await _report(context, row, f"its workflow has ended in {said.state!r}, which is not final today")
-        elif await _write(context, row, seen.id, said):
-            await context.findings.mended(UNFINISHED, row.entity, f"its workflow has ended as {said.state}: mirrored")
+        if not status.final:
+            await _report(context, row, f"its workflow has ended in {status.state!r}, which is not final today")
+        elif await _write(context, row, seen.id, status):
+            await context.findings.mended(UNFINISHED, row.entity, f"its workflow has ended as {status.state}: mirrored")
 
 
-async def _write(context: Context, row: Row, workflow_id: str, said: LifecycleStatus) -> bool:
+async def _write(context: Context, row: Row, workflow_id: str, status: LifecycleStatus) -> bool:
     write = Write(
         lifecycle=row.entity.lifecycle,
         id=row.entity.id,
         generation=row.entity.generation,
-        version=max(said.version, row.version + 1),
+        version=max(status.version, row.version + 1),
         workflow_id=workflow_id,
-        move=Move(state=said.state, final=True, why="its workflow ended so: mirrored again", by=context.by),
+        move=Move(state=status.state, final=True, why="its workflow ended so: mirrored again", by=context.by),
     )
     store = PostgresStore(context.pool)
     try:
@@ -59,5 +59,5 @@ async def _write(context: Context, row: Row, workflow_id: str, said: LifecycleSt
 
 
 async def _report(context: Context, row: Row, what: str) -> None:
-    advice = f"Its history says how it ended. To let it go on from its record: {row.command('retry', '--by', 'YOU')}"
+    advice = f"Its history shows how it ended. To let it go on from its record: {row.command('retry', '--by', 'YOU')}"
     await context.findings.report(UNFINISHED, row.entity, what, advice)

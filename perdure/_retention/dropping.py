@@ -97,7 +97,7 @@ async def tidy(connection: Connection) -> None:
 async def _mark_dropping(connection: Connection, month: Month) -> None:
     """Mark the month as dropped, so nobody makes it again, and the feed can tell its followers. Then detach it once
     more: a transaction that was open for a day may have written into it."""
-    await briefly(connection, lambda: connection.execute("select perdure.say_dropping($1)", month.first))
+    await briefly(connection, lambda: connection.execute("select perdure.note_dropping($1)", month.first))
 
 
 async def _carry_over(connection: Connection, month: Month) -> None:

@@ -36,7 +36,7 @@ _FILES = {
 }
 _NOT_TLS = "the server at {} does not use TLS, and this client does: set TEMPORAL_TLS=false"
 _CLOSES = (
-    "the server at {} closes the connection: if it uses TLS, set TEMPORAL_TLS=true; if it asks for a client "
+    "the server at {} closes the connection: if it uses TLS, set TEMPORAL_TLS=true; if it requires a client "
     "certificate, set TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH to one that it accepts"
 )
 _REFUSED = {

@@ -84,7 +84,7 @@ class Delivery:
         client: the client of Temporal. If a worker of the same process uses it too, workflows start eagerly.
         app: the app with the lifecycles.
         settings: scope and task queue.
-        indexing: knows which search attributes a run may have; None = none.
+        indexing: the search attributes that a run may have; None = none.
     """
 
     def __init__(self, client: Client, app: App, settings: Settings, indexing: Indexing | None = None) -> None:

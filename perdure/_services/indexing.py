@@ -1,7 +1,7 @@
-"""Sees to it that Temporal knows the search attributes, and says which of them a run that is started now may have.
+"""Registers the search attributes in Temporal, and holds which of them a run that is started now may have.
 
-A server refuses a start with an attribute that it does not know. So a run has them only where they are registered, and
-keeps to that: what its start had, it shows.
+A server refuses a start with an attribute that is not registered. So a run has them only where they are registered when
+it is started, and shows exactly those until its end.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ async def lacking(client: Client, keys: tuple[SearchAttributeKey[str], ...]) -> 
 
 
 class Indexing(Service):
-    """Registers what is missing, where it may, and knows what is there.
+    """Registers the attributes that are missing, if it has the right to, and holds which are registered.
 
     Args:
         client: Temporal.
-        settings: which attributes are asked for.
+        settings: which attributes are requested.
     """
 
     def __init__(self, client: Client, settings: Settings) -> None:
@@ -59,7 +59,7 @@ class Indexing(Service):
         self._keys = KEYS[settings.search_attributes]
         self._known = False
         self._not_before = 0.0
-        self._told = False
+        self._warned = False
         self._registered: list[str] = []
         """Those that this process has registered, until they are known."""
 
@@ -125,7 +125,7 @@ class Indexing(Service):
             self._registered, self.every = missing, _SOON
 
     def _log(self, why: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             what = "runs can't be found by their search attributes: perdure doctor"
             log_event(log, what, level=logging.WARNING, why=why)

@@ -73,7 +73,7 @@ class Line:
             if self.unordered and not self.delivered:
                 return False  # first they get their places: one may be a cancel, which goes with the start
             cancel = next((each for each in self.rows if each["message_kind"] == "cancel" and each["ordinal"]), None)
-        overruled = cancel is not None and row["wanted_later"] and delivery.can_cancel(row)
+        overruled = cancel is not None and row["due_later"] and delivery.can_cancel(row)
         if row["waits"] and not overruled:
             self.held_until = row["not_before"]
             return False

@@ -54,7 +54,7 @@ class Relay(Service):
         app: the app with the lifecycles.
         settings: scope, task queue, pace.
         meter: counts the results of the deliveries.
-        indexing: knows which search attributes a run may have; None = none.
+        indexing: the search attributes that a run may have; None = none.
         id: the name of the relay; None = a new one.
 
     Attributes:
@@ -218,6 +218,6 @@ def _is_of_rows(error: Exception) -> bool:
 
 
 def relaying(pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None) -> list[Service]:
-    """A relay, behind what knows the search attributes of the runs that it starts."""
+    """A relay, after the service that registers the search attributes of the runs that it starts."""
     indexing = Indexing(client, settings)
     return [indexing, Relay(pool, client, app, settings, meter, indexing)]

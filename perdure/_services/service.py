@@ -21,7 +21,7 @@ EXPECTED_ERRORS = (PerdureError, RPCError, *DATABASE_ERRORS)
 """Failures of the outside world. A service logs them, and continues."""
 
 
-SAY_AGAIN = 60.0
+LOG_AGAIN = 60.0
 """Seconds after which a lasting failure is logged again."""
 
 
@@ -42,7 +42,7 @@ class Service:
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
-        self._said: tuple[str, float] = "", 0.0
+        self._logged: tuple[str, float] = "", 0.0
         self.pulse = Pulse(name)
         self.held_up: str | None = None
         """Why the service may do nothing now although its rounds succeed; None = it may."""
@@ -102,10 +102,10 @@ class Service:
         self.pulse.fails(_why(error))
         if isinstance(error, EXPECTED_ERRORS):
             why = _why(error)
-            said, at = self._said
-            if why == said and time.monotonic() < at + SAY_AGAIN:
+            logged, at = self._logged
+            if why == logged and time.monotonic() < at + LOG_AGAIN:
                 return
-            self._said = why, time.monotonic()
+            self._logged = why, time.monotonic()
             log_event(log, f"{self.name}: failed, goes on", level=logging.WARNING, failures=failures, why=why)
         else:
             log.error("%s: a bug, goes on", self.name, exc_info=error)

@@ -126,11 +126,11 @@ class MemoryStore:
 
     def _unsettled(self, write: Write, move: Move) -> dict[str, EffectView] | None:
         """The effects that the entity must not end with, by key."""
-        if not move.final or move.told is None:
+        if not move.final or move.handled_doubts is None:
             return None
         own = Key.of(Entity(write.lifecycle, write.id, write.generation), "")
         doubts = (key for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own))
-        return {key: view for key in doubts if key not in move.told and (view := self.effect(key))} or None
+        return {key: view for key in doubts if key not in move.handled_doubts and (view := self.effect(key))} or None
 
     def moves(self, lifecycle: str, entity_id: str) -> list[Move]:
         """All transitions of an entity, oldest first."""
@@ -258,23 +258,25 @@ class MemoryStore:
 
     def _settle(self, version: int, fence: Fence, known: _Effect) -> tuple[Verdict, bool]:
         """The verdict, and whether the outcome is late: its run may wait without it."""
-        was, said, why = known.view.status, fence.status, fence.why
+        was, becomes, why = known.view.status, fence.status, fence.why
         current, outcome = known.view.token == fence.token, fence.op is FenceOp.OUTCOME
         if was is EffectStatus.DONE:
             return Verdict.STANDING, False
-        if said is not EffectStatus.DONE and not (current and was.unknown):
+        if becomes is not EffectStatus.DONE and not (current and was.unknown):
             return Verdict.STANDING, False
         under_way = known.earlier_deadline is not None and self._clock() < known.earlier_deadline
         of_one = fence.within is None or under_way
-        about_this_one = said is EffectStatus.NOT_DONE or (said is EffectStatus.REFUSED and of_one)
+        about_this_one = becomes is EffectStatus.NOT_DONE or (becomes is EffectStatus.REFUSED and of_one)
         if outcome and about_this_one and known.earlier_doubt is not None:
-            said, why = EffectStatus.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
+            becomes, why = EffectStatus.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
         if outcome and fence.by is None:
             late = not current or was is not EffectStatus.ATTEMPTING
         else:  # a look-up and the run itself know the newest write about the effect
             late = version <= known.view.version
-        known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is EffectStatus.DONE else {}))
-        return Verdict.STORED, late and said is not EffectStatus.IN_DOUBT
+        known.learn(
+            version, status=becomes, why=why, **({"receipt": fence.receipt} if becomes is EffectStatus.DONE else {})
+        )
+        return Verdict.STORED, late and becomes is not EffectStatus.IN_DOUBT
 
 
 def _gate(entity: _Entity, write: Write) -> Gate:

@@ -41,7 +41,7 @@ class Record(BaseModel):
     since: datetime
     created_at: datetime
     snapshot: Any = None
-    heard: int = 0
+    acknowledged: int = 0
     expects: int = 0
     memory: Remembered | None = None
     again: dict[str, int] = Field(default_factory=dict)
@@ -78,7 +78,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         began=int(time.time() * 1_000_000),
         recovered=True,
         started_at=record.created_at,
-        heard=record.heard,
+        last_message=record.acknowledged,
         expects=record.expects,
         terms=terms,
     )

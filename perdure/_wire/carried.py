@@ -82,7 +82,7 @@ class Carried(BaseModel):
     that continues from the mirror's record.
 
     Attributes:
-        born: whether the mirror has a row for this entity already.
+        has_record: whether the mirror has a row for this entity already.
         again: how often each effect was sent with a new key, by name and suffix.
         ended: effects that ended without being done, by key.
         unsettled: effects that are being performed, by key.
@@ -99,15 +99,15 @@ class Carried(BaseModel):
             when this was written. An effect without a record may then have been performed all the same, however late
             the run comes to it.
         recovered: whether the first run of this chain continued from the record of an earlier chain.
-        heard: ordinal of the last message from the outbox.
+        last_message: ordinal of the last message from the outbox.
         expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
-        indexed: the states that needed a person when the run was started, where the server knows the search attribute
-            that says so; None = the run shows nothing there. It is carried, since a deploy may change the declaration.
+        indexed: the states that needed a person when the run was started, where the search attribute for that is
+            registered; None = the run shows nothing there. It is carried, since a deploy may change the declaration.
         terms: the terms of the effects, for the whole run, by the name in their keys; empty if an older release wrote
             this.
     """
 
-    born: bool = True
+    has_record: bool = True
     generation: int = 0
     version: int = 0
     state: str | None = None
@@ -126,7 +126,7 @@ class Carried(BaseModel):
     started_at: datetime | None = None
     gaps: bool = False
     recovered: bool = False
-    heard: int = 0
+    last_message: int = 0
     expects: int = 0
     indexed: list[str] | None = None
     terms: dict[str, Terms] = Field(default_factory=dict)

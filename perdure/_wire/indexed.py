@@ -10,4 +10,4 @@ ATTENTION = SearchAttributeKey.for_keyword("PerdureAttention")
 is. So a run that needs nobody costs nothing."""
 STATE = SearchAttributeKey.for_keyword("PerdureState")
 KEYS = {"none": (), "attention": (ATTENTION,), "state": (ATTENTION, STATE)}
-"""Those that PERDURE_SEARCH_ATTRIBUTES asks for."""
+"""Those that PERDURE_SEARCH_ATTRIBUTES requests."""

@@ -44,7 +44,7 @@ class Proposal(BaseModel):
         next: the next mark.
         epoch: the newest epoch in the database.
         came_from: the incarnation that the same process was connected to before, by the same URL.
-        answer: the answer to the question of the last reply, given only after the database was read again.
+        response: the challenge of the last reply, sent back only after the database was read again.
         force: a person's declaration of what this database is.
     """
 
@@ -53,7 +53,7 @@ class Proposal(BaseModel):
     incarnation: Incarnation
     epoch: int = 0
     came_from: Incarnation | None = None
-    answer: str | None = None
+    response: str | None = None
     force: Literal["restored", "moved"] | None = None
 
 
@@ -65,7 +65,7 @@ class Decision(StrEnum):
     WAIT = "wait"
     """Another server sent a proposal a moment ago."""
     AGAIN = "again"
-    """Read the database again, and propose again with the answer."""
+    """Read the database again, and propose again with the response."""
     STOP = "stop"
     """This database is a copy, or an older state."""
 
@@ -73,11 +73,11 @@ class Decision(StrEnum):
 class Reply(BaseModel):
     """The keeper's answer; `epoch` is for `GO`, `seconds` for `WAIT`."""
 
-    word: Decision
+    decision: Decision
     epoch: int = 0
     why: str = ""
     seconds: float = 0.0
-    question: str | None = None
+    challenge: str | None = None
 
 
 class KeeperState(BaseModel):
@@ -90,9 +90,9 @@ class KeeperState(BaseModel):
         former: the previous holder.
         vouched: whether a worker was connected to the previous holder before, or a person confirmed the takeover.
         expelled: incarnations that are copies.
-        heard_at: time of the holder's last proposal.
+        proposed_at: time of the holder's last proposal.
         waiting, waiting_since: an incarnation that waits to take over, and since when.
-        question: the question that a former holder must answer, to show that it lives.
+        challenge: the text that a former holder must send back, to show that it lives.
     """
 
     current: str | None = None
@@ -102,19 +102,19 @@ class KeeperState(BaseModel):
     vouched: bool = False
     expelled: list[Incarnation] = Field(default_factory=list)
     epoch: int = 0
-    heard_at: datetime | None = None
+    proposed_at: datetime | None = None
     waiting: Incarnation | None = None
     waiting_since: datetime | None = None
-    question: str | None = None
+    challenge: str | None = None
 
     def begin_again(self, now: datetime) -> None:
         """Continue after the keeper was ended from outside. It received nothing meanwhile, so a takeover waits for the
         previous server as if that had sent a proposal just now."""
-        self.heard_at = now
+        self.proposed_at = now
         self.waiting = self.waiting_since = None
 
-    def reply_to(self, proposal: Proposal, now: datetime, question: str) -> Reply:
-        """Answer a proposal. The answer contains `question` if one is needed."""
+    def reply_to(self, proposal: Proposal, now: datetime, challenge: str) -> Reply:
+        """Answer a proposal. The reply contains `challenge` if one is needed."""
         if proposal.force is not None:
             return self._reply_to_declaration(proposal, now)
         if self.holder is None:
@@ -126,18 +126,18 @@ class KeeperState(BaseModel):
         if proposal.incarnation in self.expelled:
             return _stop("it is a copy of a database that lives on")
         if proposal.incarnation == self.former:
-            return self._reply_to_former_holder(proposal, now, question)
+            return self._reply_to_former_holder(proposal, now, challenge)
         if proposal.incarnation.timeline != self.holder.timeline:
             return self._reply_to_takeover(proposal, now)
         if proposal.mark not in (self.current, *self.pending):
             return _stop(f"its mark is an old one: it is a copy, or an older state of it was put back ({self.holder})")
         return self._accept(proposal, now)
 
-    def _reply_to_former_holder(self, proposal: Proposal, now: datetime, question: str) -> Reply:
+    def _reply_to_former_holder(self, proposal: Proposal, now: datetime, challenge: str) -> Reply:
         """The former holder counted as gone. Its message may only be late, so it must show that it lives."""
-        if proposal.answer is None or proposal.answer != self.question:
-            self.question = question
-            return Reply(word=Decision.AGAIN, question=question)
+        if proposal.response is None or proposal.response != self.challenge:
+            self.challenge = challenge
+            return Reply(decision=Decision.AGAIN, challenge=challenge)
         if self.vouched:
             return _stop(f"another server has taken over from this one ({self.holder})")
         # The successor was its copy, and may have sent something.
@@ -148,25 +148,27 @@ class KeeperState(BaseModel):
     def _reply_to_takeover(self, proposal: Proposal, now: datetime) -> Reply:
         """A promoted standby, or a recovery to a point in time: the last commits may be missing."""
         assert self.holder is not None
-        assert self.heard_at is not None
+        assert self.proposed_at is not None
         if proposal.came_from != self.holder:
             if self.waiting != proposal.incarnation or self.waiting_since is None:
                 self.waiting, self.waiting_since = proposal.incarnation, now
-            if self.heard_at > self.waiting_since:
+            if self.proposed_at > self.waiting_since:
                 self.expelled = [*self.expelled, proposal.incarnation][-20:]
                 return _stop(f"it is a copy of a database that lives on ({self.holder})")
-            if (left := SILENCE - (now - self.heard_at).total_seconds()) > 0:
+            if (left := SILENCE - (now - self.proposed_at).total_seconds()) > 0:
                 return Reply(
-                    word=Decision.WAIT, seconds=left, why=f"the server before was in use a moment ago ({self.holder})"
+                    decision=Decision.WAIT,
+                    seconds=left,
+                    why=f"the server before was in use a moment ago ({self.holder})",
                 )
         return self._accept(proposal, now, new_epoch=True)
 
     def _reply_to_declaration(self, proposal: Proposal, now: datetime) -> Reply:
-        if self.holder is not None and self.heard_at is not None and self.holder != proposal.incarnation:
-            left = SILENCE - (now - self.heard_at).total_seconds()
+        if self.holder is not None and self.proposed_at is not None and self.holder != proposal.incarnation:
+            left = SILENCE - (now - self.proposed_at).total_seconds()
             if left > 0:
                 why = f"the database that this one replaces was in use a moment ago: stop its workers ({self.holder})"
-                return Reply(word=Decision.WAIT, seconds=left, why=why)
+                return Reply(decision=Decision.WAIT, seconds=left, why=why)
         self.expelled = [each for each in self.expelled if each != proposal.incarnation]
         if proposal.incarnation == self.former:
             self.former = None
@@ -178,18 +180,18 @@ class KeeperState(BaseModel):
         if self.holder is not None and self.holder != proposal.incarnation:
             if self.holder not in self.expelled:
                 self.former, self.vouched = self.holder, proposal.came_from == self.holder
-            self.question = self.waiting = self.waiting_since = None
+            self.challenge = self.waiting = self.waiting_since = None
         if proposal.mark == self.current:
             # An earlier proposal may still arrive, and its mark may be the one in the database.
             self.pending = [*self.pending, proposal.next][-50:]
         else:
             self.current, self.pending = proposal.mark, [proposal.next]
-        self.holder, self.heard_at = proposal.incarnation, now
+        self.holder, self.proposed_at = proposal.incarnation, now
         self.epoch = max(self.epoch, proposal.epoch)
         if new_epoch:
             self.epoch = max(int(now.timestamp() * 1_000_000), self.epoch + 1)
-        return Reply(word=Decision.GO, epoch=self.epoch)
+        return Reply(decision=Decision.GO, epoch=self.epoch)
 
 
 def _stop(why: str) -> Reply:
-    return Reply(word=Decision.STOP, why=why)
+    return Reply(decision=Decision.STOP, why=why)

@@ -27,7 +27,7 @@ class Known:
         last: the end of the last attempt, if that was a definite no. An earlier attempt may be in doubt all the same.
         asked: look-ups since the effect is in doubt.
         misses: how many of them were misses that count.
-        mute: look-ups in a row that could not answer.
+        unanswered: look-ups in a row that could not answer.
         retry_after: the pause that the other side requested.
         different: whether the record was made for other input bytes.
         terms: the terms in the history, or else those of today's contract.
@@ -42,7 +42,7 @@ class Known:
     last: EffectStatus | None = None
     asked: int = 0
     misses: int = 0
-    mute: int = 0
+    unanswered: int = 0
     retry_after: timedelta | None = None
     different: bool = False
     terms: Terms | None = None
@@ -59,4 +59,4 @@ class Known:
 
     def settled(self, **changes: Any) -> Known:
         """The same effect without its doubts, for the next attempts, and with other changes."""
-        return replace(self, asked=0, misses=0, mute=0, **changes)
+        return replace(self, asked=0, misses=0, unanswered=0, **changes)

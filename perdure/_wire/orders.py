@@ -27,7 +27,7 @@ class CallResult(StrEnum):
     """No call: the entity is final, or was restarted."""
     MISS = "miss"
     """The look-up did not find it."""
-    MUTE = "mute"
+    UNANSWERED = "unanswered"
     """The look-up could not answer."""
     UNREAD = "unread"
     """No look-up: the fence could not be read."""
@@ -107,7 +107,7 @@ class Report(BaseModel):
         terms: the effect's terms in the worker that made this, if the effect is not settled.
     """
 
-    said: CallResult
+    result: CallResult
     token: str
     effect: EffectView | None = None
     receipt: Any = None

@@ -47,10 +47,7 @@ class AskFirstTerms(_Lean):
 
 
 class DoubtTerms(_Lean):
-    """The terms of a doubt policy. The fields in use depend on `kind`.
-
-    `asks_on` stands for `tries=None`, which earlier releases could not read: they escalate.
-    """
+    """The terms of a doubt policy. The fields in use depend on `kind`."""
 
     kind: Literal["repeat", "escalate", "dedupe", "lookup"]
     otherwise: Literal["repeat", "escalate"] = "escalate"
@@ -59,8 +56,7 @@ class DoubtTerms(_Lean):
     lookup: AskFirstTerms | None = None
     visibility_delay: timedelta | None = None
     misses: int = 1
-    tries: int = 5
-    asks_on: bool = False
+    tries: int | None = 5
     every: timedelta = timedelta(seconds=1)
 
     @property
@@ -108,18 +104,17 @@ class OwnTerms(_Lean):
         return terms.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _policy(said: DoubtTerms) -> DoubtPolicy[Any, Any]:
-    otherwise = Repeat() if said.otherwise == "repeat" else Escalate()
-    if said.kind == "dedupe" and said.window is not None:
-        return Dedupe(said.window, said.margin, otherwise)
-    if said.kind == "lookup" and said.lookup is not None and said.visibility_delay is not None:
-        how = said.lookup
+def _policy(terms: DoubtTerms) -> DoubtPolicy[Any, Any]:
+    otherwise = Repeat() if terms.otherwise == "repeat" else Escalate()
+    if terms.kind == "dedupe" and terms.window is not None:
+        return Dedupe(terms.window, terms.margin, otherwise)
+    if terms.kind == "lookup" and terms.lookup is not None and terms.visibility_delay is not None:
+        how = terms.lookup
         find = Lookup[Any, Any](
             how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue, limit=how.limit
         )
-        tries = None if said.asks_on else said.tries
-        return AskFirst(find, said.visibility_delay, said.misses, tries, said.every, otherwise)
-    return Repeat() if said.kind == "repeat" else Escalate()
+        return AskFirst(find, terms.visibility_delay, terms.misses, terms.tries, terms.every, otherwise)
+    return Repeat() if terms.kind == "repeat" else Escalate()
 
 
 @cache
@@ -182,8 +177,7 @@ def _doubt_terms(policy: DoubtPolicy[Any, Any]) -> DoubtTerms:
                 lookup=how,
                 visibility_delay=visibility_delay,
                 misses=misses,
-                tries=tries or 5,
-                asks_on=tries is None,
+                tries=tries,
                 every=every,
                 otherwise=_kind(otherwise),
             )

@@ -111,11 +111,11 @@ class Move(_Record):
     """The mirror part of a write: the lifecycle's present state.
 
     Attributes:
-        heard: ordinal of the last message that `snapshot` holds; 0 = none.
+        acknowledged: ordinal of the last message that `snapshot` holds; 0 = none.
         memory: the data of the run beside the snapshot, see `carried.Remembered`; None = nothing.
         within: seconds that the state should last at most.
-        told: for a final state, keys of the effects that may be in doubt on record, because the run has dealt with
-            them. None = the records of effects are not checked.
+        handled_doubts: for a final state, keys of the effects that may be in doubt on record, because the run has
+            dealt with them. None = the records of effects are not checked.
     """
 
     state: str
@@ -124,10 +124,10 @@ class Move(_Record):
     why: str | None = None
     by: str | None = None
     snapshot: Any = None
-    heard: int = 0
+    acknowledged: int = 0
     memory: Any = None
     within: float | None = None
-    told: list[str] | None = None
+    handled_doubts: list[str] | None = None
 
 
 class Write(_Record):

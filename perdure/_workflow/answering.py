@@ -23,11 +23,11 @@ class Answering:
     """The handlers of a `Lifecycle`. A subclass cannot override them."""
 
     @workflow.update
-    async def resolve(self, said: Resolution) -> str:
+    async def resolve(self, resolution: Resolution) -> str:
         """Resolve an effect in doubt."""
         self._perdure.waiter.update_came()
-        run, performance = self._perdure.run, parked(self._perdure.run, said.effect)
-        performance.resolve(said)
+        run, performance = self._perdure.run, parked(self._perdure.run, resolution.effect)
+        performance.resolve(resolution)
         await until(lambda: performance.resolved is not None or run.leaving or run.overtaken)
         if performance.resolved is None:
             # An `ApplicationError`, because after the validator any other exception would fail the workflow task for
@@ -36,18 +36,18 @@ class Answering:
         return performance.resolved
 
     @resolve.validator
-    def _check_resolve(self, said: Resolution) -> None:
+    def _check_resolve(self, resolution: Resolution) -> None:
         refuse_if_over(self._perdure.run)
-        performance = parked(self._perdure.run, said.effect)
+        performance = parked(self._perdure.run, resolution.effect)
         if performance.resolution is not None:
             raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
-        if said.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
-            raise NotNow(f"outcome={said.outcome.value!r}: give done, not_done or abandoned")
-        if said.outcome is EffectStatus.DONE:
-            if (size := size_of(said.receipt)) > LARGEST_RECEIPT:
+        if resolution.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
+            raise NotNow(f"outcome={resolution.outcome.value!r}: give done, not_done or abandoned")
+        if resolution.outcome is EffectStatus.DONE:
+            if (size := size_of(resolution.receipt)) > LARGEST_RECEIPT:
                 raise NotNow(f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}")
             try:
-                performance.effect.receipt.validate_python(said.receipt)
+                performance.effect.receipt.validate_python(resolution.receipt)
             except ValueError as error:
                 raise NotNow(
                     f"the receipt does not fit what {performance.slot} declares: {first_problem(error)}"

@@ -1,6 +1,6 @@
 """Whether a branch of the author's code is ahead: past the place where the branch was in the previous run.
 
-A run has several branches, and each comes past that place by itself: a branch that has acted says nothing about the
+A run has several branches, and each comes past that place by itself: one branch that has acted proves nothing about the
 others. A branch that begins in another one begins where that one is.
 """
 

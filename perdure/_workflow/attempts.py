@@ -226,7 +226,7 @@ class Attempts(Generic[In, Out]):
         run.learn(report.version)
         if report.progress is not None:
             record.take_progress(report.progress)
-        if report.said is CallResult.OVER:
+        if report.result is CallResult.OVER:
             raise Overtaken(report.state)
         standing = run.today(report.state)
         # A standing record was committed with the state: by another execution of this attempt, by the run before a
@@ -251,7 +251,7 @@ class Attempts(Generic[In, Out]):
             if report.effect is not None and report.effect.attempts == 1:
                 run.effects.goes_first()
             self.acted()
-            self._count(report.said.value)
+            self._count(report.result.value)
         record.note_end(report)
 
     async def _put_on_record(self, report: Report, before: str, state: str) -> str:
@@ -261,7 +261,7 @@ class Attempts(Generic[In, Out]):
             FenceOp.OUTCOME,
             token=report.token,
             within=self._within,
-            status=EffectStatus(report.said.value),
+            status=EffectStatus(report.result.value),
             receipt=report.receipt,
             why=storable(report.why),
         )

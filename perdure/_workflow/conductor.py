@@ -130,7 +130,7 @@ class Conductor:
         """Write the present state again, with the input: the mirror has lost it, or shows another. If the database has
         an end, the run comes to it."""
         run = self.run
-        if not run.born or run.final or run.overtaken or run.leaving:
+        if not run.has_record or run.final or run.overtaken or run.leaving:
             return  # the run itself writes, or has written
         move = self.recorder.move_to(run.state, "mirrored again", by)
         try:
@@ -275,7 +275,7 @@ class Conductor:
         def reading() -> Any:
             return self._author.input.validate_json(json.dumps(given))
 
-        if not self.run.born and not workflow.unsafe.is_replaying():
+        if not self.run.has_record and not workflow.unsafe.is_replaying():
             try:
                 return reading()
             except (ValueError, TypeError) as error:
@@ -289,7 +289,7 @@ class Conductor:
         run = self.run
         if not run.catching_up:
             self.recorder.publish()
-        if not run.born:
+        if not run.has_record:
             try:
                 await self._write_start(given)
             except Overtaken as standing:

@@ -140,7 +140,7 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
             fits = not spent and known.in_doubt_for + pause < within
             return Again(pause, within) if fits else _in_doubt(otherwise, terms, known, luck)
         case AskFirst(otherwise=otherwise):
-            if policy.tries is not None and known.mute >= policy.tries:
+            if policy.tries is not None and known.unanswered >= policy.tries:
                 return _in_doubt(otherwise, terms, known, luck)
             if known.misses >= policy.misses:
                 return Record(f"{policy.lookup.name} looked {known.asked} times and did not find it")

@@ -32,8 +32,8 @@ def details(status: LifecycleStatus) -> str:
 def _line(effect: EffectProgress) -> str:
     why = f": {markdown(effect.why)}" if effect.why else ""
     waits = f", next step at {effect.next_at:%H:%M:%S} UTC" if effect.next_at else ""
-    said = f"{_STATUS.get(effect.status, effect.status.value)}{why}"
-    return f"- {code(effect.effect)}: **{said}**. Attempts begun: {effect.attempts}{waits}. Key {code(effect.key)}"
+    status = f"{_STATUS.get(effect.status, effect.status.value)}{why}"
+    return f"- {code(effect.effect)}: **{status}**. Attempts begun: {effect.attempts}{waits}. Key {code(effect.key)}"
 
 
 def _how_to_resolve(status: LifecycleStatus, effect: EffectProgress) -> list[str]:

@@ -175,12 +175,12 @@ class EffectRecord(Generic[In, Out]):
 
     def note_end(self, report: Report) -> None:
         """Note the end of an attempt, for the next decision."""
-        known, different = self.known, report.said is CallResult.DIFFERENT
+        known, different = self.known, report.result is CallResult.DIFFERENT
         if not report.made:
             self.known = known.settled(unmade=True, different=different)
             return
-        failed, effect = report.said is not CallResult.STANDING, known.effect
-        definite = report.begun and report.said in (CallResult.NOT_DONE, CallResult.REFUSED)
+        failed, effect = report.result is not CallResult.STANDING, known.effect
+        definite = report.begun and report.result in (CallResult.NOT_DONE, CallResult.REFUSED)
         if not report.begun and report.why and not effect.attempts:  # no record has the reason
             effect = effect.model_copy(update={"why": report.why})
         self.known = known.settled(
@@ -188,7 +188,7 @@ class EffectRecord(Generic[In, Out]):
             failures=known.failures + failed,
             spared=known.spared + (failed and not report.counts),
             unmade=False,
-            last=EffectStatus(report.said.value) if definite else None,
+            last=EffectStatus(report.result.value) if definite else None,
             retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
             different=different,
         )

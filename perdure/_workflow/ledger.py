@@ -56,7 +56,7 @@ class Performing(Protocol):
     def unsettled(self) -> Unsettled:
         """The data about the effect for the next run."""
 
-    def resolve(self, said: Resolution) -> None:
+    def resolve(self, resolution: Resolution) -> None:
         """Note that a person has resolved the effect."""
 
     def end_pause(self) -> None:

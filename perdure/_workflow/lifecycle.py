@@ -222,7 +222,7 @@ class Lifecycle(Answering, Generic[I, S]):
         confirmed_by: Callable[[], Out | None] | None = None,
     ) -> Out:
         """Perform an effect, and return its receipt. If it ends without being done, enter `otherwise`, wait until a
-        person asks for a retry, and perform it again.
+        person requests a retry, and perform it again.
 
         Args:
             otherwise: a state with `attention=True`.

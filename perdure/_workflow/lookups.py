@@ -56,10 +56,10 @@ class LookUps(Generic[In, Out]):
         if report.effect is not None:
             record.see(report.effect, report)
         self._count(report, policy.lookup.name)
-        mute = known.mute + 1 if report.said is CallResult.MUTE else 0
-        misses = known.misses + 1 if report.said is CallResult.MISS and report.believable else known.misses
-        record.note(asked=known.asked + 1, mute=mute, misses=misses)
-        if report.said is CallResult.DONE and not report.recorded:
+        unanswered = known.unanswered + 1 if report.result is CallResult.UNANSWERED else 0
+        misses = known.misses + 1 if report.result is CallResult.MISS and report.believable else known.misses
+        record.note(asked=known.asked + 1, unanswered=unanswered, misses=misses)
+        if report.result is CallResult.DONE and not report.recorded:
             await record.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
 
     async def _call(self, order: LookupOrder, policy: AskFirst[In, Out]) -> Report:
@@ -70,7 +70,7 @@ class LookUps(Generic[In, Out]):
                 self._recorder.describe()
                 return await call(lookup, order, way, markdown(f"{self._record.slot}: look-up {number}"))
         except (ActivityError, ApplicationError):
-            return Report(said=CallResult.MUTE, token="", why="its worker was lost")
+            return Report(result=CallResult.UNANSWERED, token="", why="its worker was lost")
 
     def _count(self, report: Report, lookup: str) -> None:
         if answer := _answer(report):
@@ -80,6 +80,6 @@ class LookUps(Generic[In, Out]):
 
 def _answer(report: Report) -> str | None:
     """The answer of a look-up, as a label of the metric; None if no look-up was made."""
-    if report.said is CallResult.MISS:
+    if report.result is CallResult.MISS:
         return "miss" if report.believable else "early"
-    return {CallResult.DONE: "hit", CallResult.MUTE: "mute"}.get(report.said)
+    return {CallResult.DONE: "hit", CallResult.UNANSWERED: "unanswered"}.get(report.result)

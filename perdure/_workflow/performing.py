@@ -95,7 +95,7 @@ class Performance(Generic[In, Out]):
         """End of the present pause."""
         self._pause_ended = False
         self._fence_changed = False
-        """A late outcome came in: the fence knows more."""
+        """A late outcome came in: the fence has a newer record."""
         self._withdrawn = False
         """Whether the awaiting code was cancelled."""
         self.parked = False
@@ -168,16 +168,16 @@ class Performance(Generic[In, Out]):
         """The data about the effect for the next run."""
         return self.record.unsettled(self.attention, self._next_at)
 
-    def resolve(self, said: Resolution) -> None:
+    def resolve(self, resolution: Resolution) -> None:
         """Note that a person has resolved the effect."""
-        self.resolution = said
+        self.resolution = resolution
 
     def end_pause(self) -> None:
         """End a pause before the next step now, because a retry was requested."""
         self._pause_ended = self.pauses
 
     def look_again(self) -> None:
-        """A late outcome came in: the fence knows more."""
+        """A late outcome came in: the fence has a newer record."""
         self._fence_changed = True
 
     def take_back(self) -> None:
@@ -308,8 +308,8 @@ class Performance(Generic[In, Out]):
         """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message."""
         if self._confirmed_by is None or not self.record.in_doubt:
             return None
-        said = self._confirmed_by()
-        return None if said is None else self.effect.receipt.dump_python(said, mode="json")
+        receipt = self._confirmed_by()
+        return None if receipt is None else self.effect.receipt.dump_python(receipt, mode="json")
 
     async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
         self._fence_changed = False
@@ -366,23 +366,23 @@ class Performance(Generic[In, Out]):
         else:
             await self._take(self.resolution)
 
-    async def _take(self, said: Resolution) -> None:
+    async def _take(self, resolution: Resolution) -> None:
         """Record the resolution of a person."""
         record, recorder = self.record, self._recorder
         fence = record.fence(
             FenceOp.RESOLVE,
-            status=said.outcome,
-            receipt=said.receipt,
-            why=storable(said.note),
-            by=storable(said.by),
+            status=resolution.outcome,
+            receipt=resolution.receipt,
+            why=storable(resolution.note),
+            by=storable(resolution.by),
         )
-        why = f"{self.slot} resolved as {said.outcome}: {said.note}"
-        move = recorder.move_to(self._run.state, why, said.by)
+        why = f"{self.slot} resolved as {resolution.outcome}: {resolution.note}"
+        move = recorder.move_to(self._run.state, why, resolution.by)
         answer = await recorder.write(recorder.order(fence=fence, move=move))
         record.see(answer.effect or EffectView(), answer)
         status = self.known.effect.status
         self.resolved = (
-            f"resolved as {status}" if status is said.outcome else f"too late: it had become {status} meanwhile"
+            f"resolved as {status}" if status is resolution.outcome else f"too late: it had become {status} meanwhile"
         )
         self.resolution = None
         record.note_resolution()

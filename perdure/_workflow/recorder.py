@@ -68,7 +68,7 @@ class Recorder:
         run = self._run
         declared = run.declared.on_record(state)
         attention = run.attention or (why if declared.attention else None) or run.attention_in(state)
-        snapshot, heard = run.kept(self._author)
+        snapshot, acknowledged = run.kept(self._author)
         return Move(
             state=state,
             final=declared.final,
@@ -76,10 +76,10 @@ class Recorder:
             why=storable(why),
             by=storable(by),
             snapshot=snapshot,
-            heard=heard,
+            acknowledged=acknowledged,
             memory=None if declared.final else run.remembered(),
             within=declared.within.total_seconds() if declared.within else None,
-            told=run.effects.dealt_with(run.entity) if declared.final else None,
+            handled_doubts=run.effects.dealt_with(run.entity) if declared.final else None,
         )
 
     async def write(self, order: Write) -> Answer:

@@ -143,14 +143,14 @@ class RunState:
         started_at: start of the entity in this generation.
         gaps: whether an effect without a record may have been performed nevertheless.
         recovered: whether this chain of runs continued from the record of an earlier chain.
-        born: whether the database has the entity.
+        has_record: whether the database has the entity.
         leaving: whether the run continues as new in a moment. Requests that come now must be sent again.
         overtaken: whether the entity is over in the database. No wait of this run continues then.
     """
 
     def __init__(self, author: Author) -> None:
         info = workflow.info()
-        carried = workflow.memo_value(CARRIED, None, type_hint=Carried) or Carried(born=False)
+        carried = workflow.memo_value(CARRIED, None, type_hint=Carried) or Carried(has_record=False)
         self.entity = _entity(info.workflow_id, info.workflow_type, carried.generation)
         self.declared = author.declared
         self.state: str = self.declared.today(carried.state or str(self.declared.initial))
@@ -171,7 +171,7 @@ class RunState:
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
         self.standstill = Standstill()
-        self.last_message = carried.heard
+        self.last_message = carried.last_message
         self.expects = carried.expects
         self.version = carried.version
         self.on_record = 0
@@ -179,7 +179,7 @@ class RunState:
         self.started_at = carried.started_at or info.workflow_start_time
         self.gaps = carried.gaps
         self.recovered = carried.recovered
-        self.born = carried.born
+        self.has_record = carried.has_record
         self.leaving = False
         self.overtaken = False
 
@@ -266,7 +266,7 @@ class RunState:
 
     def note_born(self) -> None:
         """Note that the database has the entity."""
-        self.born = True
+        self.has_record = True
 
     def arrived(self) -> None:
         """Note that the run has reached the place of the previous run."""
@@ -371,7 +371,7 @@ class RunState:
                 gaps=self.gaps,
                 recovered=self.recovered,
                 indexed=self.indexed,
-                heard=self.last_message,
+                last_message=self.last_message,
                 **self.effects.carried(),
             )
         }

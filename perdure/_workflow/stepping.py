@@ -50,7 +50,7 @@ async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In,
     async with recorder.under_way():
         report = await to_its_end(_call(waiter, step, order, withdrawn), withdrawn.set)
     run.learn(report.version)
-    if report.said is CallResult.OVER:
+    if report.result is CallResult.OVER:
         raise Overtaken(report.state)
     return read(run, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
 

@@ -44,7 +44,7 @@ def resolve(
         typer.Option(help="with --as done: the receipt as JSON, with a filter the same for all; - = standard input"),
     ] = None,
 ) -> None:
-    """Say what became of an effect in doubt, with a --note that says how you know.
+    """Settle an effect in doubt, with a --note on how you know.
 
     A filter means those that are parked in doubt, or with --ended those that ended with the doubt open; one whose
     effect declares another receipt is refused. Exit status 1 if one was refused or nothing matches.

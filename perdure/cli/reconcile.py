@@ -72,13 +72,13 @@ def reconciliation_command(
 async def _make(asked: ReconciliationRequest, *, quiet: bool) -> Summary:
     config = settings()
     temporal_client = await connect(PerdurePlugin(App([], []), config))
-    said = ""
+    shown = ""
 
     def report(what: str) -> None:
-        nonlocal said
-        if what != said and not quiet:
+        nonlocal shown
+        if what != shown and not quiet:
             print_note(what)
-        said = what
+        shown = what
 
     try:
         made = await reconcile(temporal_client, config.scope, asked, report)

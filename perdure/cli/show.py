@@ -27,7 +27,7 @@ _OUTCOMES = {
     CallResult.STANDING.value: "no call: the record stands",
     CallResult.DIFFERENT.value: "no call: another input",
     CallResult.OVER.value: "no call: it is over",
-    CallResult.MUTE.value: "can't answer",
+    CallResult.UNANSWERED.value: "can't answer",
     CallResult.UNREAD.value: "not asked",
 }
 
@@ -168,8 +168,8 @@ def _print_messages(seen: Seen, payloads: bool) -> None:
     rows = []
     for row in seen.record.messages:
         how = f"delivered {moment(row['delivered_at'])}" if row["delivered_at"] else row["error"] or "waits"
-        if row["wanted_at"] and not row["delivered_at"]:
-            how = f"due at {moment(row['wanted_at'])}"
+        if row["due_at"] and not row["delivered_at"]:
+            how = f"due at {moment(row['due_at'])}"
         given = (row["payload"],) if payloads else ()
         rows.append(
             (row["message_id"], row["kind"], row["name"], moment(row["created_at"]), row["ordinal"], how, *given)

@@ -100,7 +100,7 @@ def _print_doubts(seen: Mapping[str, Any]) -> None:
 
 def _print_outbox(found: Mapping[str, Any]) -> None:
     columns = ("waiting", "oldest waits", "due later", "rejected", "app rows behind")
-    numbers = (found[name] for name in ("wanted_later", "rejected", "rows_behind"))
+    numbers = (found[name] for name in ("due_later", "rejected", "rows_behind"))
     print_table(columns, [(found["waiting"], shown(found["lag_seconds"]), *numbers)], title="\ndelivery")
 
 

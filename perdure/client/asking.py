@@ -101,7 +101,7 @@ class Asking:
         return TemporalUnavailable(f"{self.entity}: no answer from Temporal: {error}")
 
 
-def settling(standing: EntityStatus, said: Resolution) -> Call:
+def settling(standing: EntityStatus, given: Resolution) -> Call:
     """Resolve a doubt of an entity that has no workflow any more, in the fence alone.
 
     Raises:
@@ -109,12 +109,12 @@ def settling(standing: EntityStatus, said: Resolution) -> Call:
     """
     if not any(each.status.unknown for each in standing.effects):
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
-    if said.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
-        raise NotNow(f"{said.outcome.value!r} is not an outcome: give done, not_done or abandoned")
+    if given.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
+        raise NotNow(f"{given.outcome.value!r} is not an outcome: give done, not_done or abandoned")
     entity = Entity(standing.lifecycle, standing.id)
-    receipt = None if said.receipt is None else as_json(str(entity), "receipt", said.receipt)
+    receipt = None if given.receipt is None else as_json(str(entity), "receipt", given.receipt)
     resolution = call(
-        "resolve", entity, effect=said.effect, outcome=said.outcome.value, made_by=said.by, note=said.note
+        "resolve", entity, effect=given.effect, outcome=given.outcome.value, made_by=given.by, note=given.note
     )
     return resolution.also(receipt=receipt)
 

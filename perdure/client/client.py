@@ -338,11 +338,11 @@ class Client:
 
         with bound_to(entity_of(lifecycle, entity_id)):
             receipt = to_jsonable_python(receipt, context=SEALING)
-        said = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
+        resolution = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:
-            return await self._update(lifecycle, entity_id, "resolve", said)
-        status = await self._carry(settling(standing, said), None)
+            return await self._update(lifecycle, entity_id, "resolve", resolution)
+        status = await self._carry(settling(standing, resolution), None)
         return f"resolved as {status}; it had ended as {standing.state}"
 
     async def retry(

@@ -68,6 +68,6 @@ async def _page(pool: Pool, after: str | None) -> list[Event]:
                     await connection.execute(bounds(statement="0"))
                     rows = await connection.fetch(call, after, PAGE, timeout=_LONG_PATIENCE)
     except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.InvalidParameterValueError) as error:
-        said = (error.args[0], getattr(error, "detail", None), getattr(error, "hint", None))
-        raise InvalidPosition(". ".join(part.rstrip(".") for part in said if part)) from error
+        parts = (error.args[0], getattr(error, "detail", None), getattr(error, "hint", None))
+        raise InvalidPosition(". ".join(part.rstrip(".") for part in parts if part)) from error
     return [Event(**row) for row in rows]

@@ -1,4 +1,4 @@
-"""For which entities an act is, as an address or a form says it: one by name, or all that a filter chooses."""
+"""The entities of an act, as an address or a form names them: one by name, or all that a filter chooses."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PATIENCE = 5.0
 PAGE = 0.5
 """Seconds that a page waits for all of its own, which are asked for at the same time."""
 _FRESH = 5.0
-_WORDS = {"done": "found it", "miss": "did not find it", "mute": "gave no answer", "lost": "gave no answer"}
+_WORDS = {"done": "found it", "miss": "did not find it", "unanswered": "gave no answer", "lost": "gave no answer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Evidence:
     Attributes:
         tries: its attempts and look-ups, the oldest first.
         problem: why they are not known.
-        is_looked_up: whether its doubt policy asks a look-up.
+        is_looked_up: whether its doubt policy has a look-up.
     """
 
     tries: Sequence[Try] = ()

@@ -41,7 +41,7 @@ def cell(value: object) -> str:
 
 
 def form_of(query: Mapping[str, str]) -> str:
-    """The form that an address asks for.
+    """The form that an address requests.
 
     Raises:
         InvalidSetting: there is no such form.

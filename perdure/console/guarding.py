@@ -138,13 +138,13 @@ async def _answer(console: Console, page: Page, request: Request, place: AsyncEx
         return _problem(console, request, error, person)
     except Exception as error:  # its message may quote what it was about
         log.error("a page failed: %s: %s", page.name, describe(error), exc_info=error)
-        return refused(console, request, 500, "This page failed", "The log of the console says where.", person)
+        return refused(console, request, 500, "This page failed", "The log of the console has the place.", person)
     keep(console, request, response, None if known else visitor)
     return response
 
 
 async def who(console: Console, request: Request) -> Person | None:
-    """Who sent a request: by the session of the console's own, or as its identity says.
+    """Who sent a request: by the console's own session, or by its identity.
 
     Raises:
         Refused: it is not answered at all.
@@ -234,7 +234,7 @@ def refused(
     person: Person | None = None,
     kept: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
-    """A page that says what is wrong; with the form that was sent, where `kept` has it."""
+    """A page with the reason of a refusal, and with the form that was sent, where `kept` has it."""
     text = console.render(request, "refused.html", title=title, why=why, person=person, kept=kept, token=TOKEN)
     return HTMLResponse(text, status)
 

@@ -1,7 +1,7 @@
 """How the console finds out who somebody is. No page is shown without a person.
 
-`Host` asks the application that the console is mounted in; `Proxy` reads a header that a proxy has set; `Tokens` takes
-one-time tokens of `perdure console token`; `InsecureLocal` asks nobody. OpenID Connect stands in
+`Host` calls the application that the console is mounted in; `Proxy` reads a header that a proxy has set; `Tokens` takes
+one-time tokens of `perdure console token`; `InsecureLocal` lets everybody in. OpenID Connect stands in
 `perdure.console.openid`.
 """
 

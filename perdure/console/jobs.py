@@ -107,7 +107,7 @@ class Job:
             self.problem = str(error)
         except Exception as error:  # its message may quote what it was about
             log.error("a job failed: %s: %s", self.verb.name, describe(error), exc_info=error)
-            self.problem = "it failed: the log of the console says where"
+            self.problem = "it failed: the log of the console has the place"
         finally:
             self.ended = datetime.now(UTC)
             log_event(log, "dealt with many", verb=self.verb.name, by=self.by, accepted=self.tally.accepted)

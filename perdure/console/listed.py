@@ -28,7 +28,7 @@ class Listed:
         found: the effects that are meant, once each.
         receipts: JSON, by the keys of those whose line gives one.
         missing: lines that name nothing of the group.
-        several: lines that name more than one: only the key or the token of an effect tells them apart.
+        several: lines that name more than one: only the key or the token of an effect distinguishes them.
         unusable: lines whose receipt can't be used, with the reason.
     """
 

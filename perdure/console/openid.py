@@ -33,7 +33,7 @@ class OpenId(Identity):
     """Signs people in at one provider.
 
     Args:
-        issuer: its URL; `/.well-known/openid-configuration` below it says the rest.
+        issuer: its URL; `/.well-known/openid-configuration` below it has the rest.
         client_id, client_secret: of the console, as registered there. Register `<URL of the console>/signed-in`.
         granting: what a name, `group:NAME` or `*` is granted.
         public_url: of the console, where a proxy is before it.

@@ -30,7 +30,7 @@ class Page:
     """One address of the console.
 
     Attributes:
-        name: tells it apart from the others; the menu marks the page whose name begins like the current one's.
+        name: distinguishes it from the others; the menu marks the page whose name begins like the current one's.
         path: relative to the console, as `/limits` or `/entity/{lifecycle}`.
         show: makes the answer. With `method="POST"` it is called only for a form that is the person's own.
         role: who has it nowhere gets no answer, and no entry in the menu. What is shown or done is to be limited by
@@ -40,7 +40,7 @@ class Page:
         acts: whether its form changes something, and so counts once. One that only shows can be sent again.
         lasts: whether its answer lasts for as long as the page is open. It then limits itself how many of them one
             person may have.
-        records: what it has on record that the audit does not list, as `a limit`: the audit says where that stands.
+        records: what it has on record that the audit does not list, as `a limit`: the audit has a link to the place.
 
     Example:
         >>> async def tills(view: View) -> Response:

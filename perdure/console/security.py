@@ -140,7 +140,7 @@ class Forms:
 
 
 def foreign(headers: Headers, public_host: str | None) -> bool:
-    """Whether a browser says that a request comes from another site."""
+    """Whether a request comes from another site, by the browser's headers."""
     fetched_from = headers.get("sec-fetch-site")
     if fetched_from is not None and fetched_from not in ("same-origin", "none"):
         return True
@@ -149,7 +149,7 @@ def foreign(headers: Headers, public_host: str | None) -> bool:
 
 
 def reads_from_elsewhere(headers: Headers, public_host: str | None) -> bool:
-    """Whether another site's page wants to read an answer or to show it inside itself. A link leads here from anywhere.
+    """Whether another site's page tries to read an answer or to show it inside itself. A link leads here from anywhere.
 
     A host application's CORS headers may otherwise let it.
     """

@@ -1,4 +1,4 @@
-"""Serves the console in a process of its own, until it is told to stop."""
+"""Serves the console in a process of its own, until it is stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def serve(
         app or served,
         log_config=None,
         access_log=False,  # an address may name an entity
-        proxy_headers=False,  # who sent a request is the peer, never what a header says
+        proxy_headers=False,  # the sender of a request is the peer, never the content of a header
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=_GRACE,

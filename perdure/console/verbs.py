@@ -1,4 +1,4 @@
-"""The acts that the console offers, each as its page says it. What is done is an act of `perdure._operations.acts`."""
+"""The acts that the console offers, in the words of its pages. `perdure._operations.acts` carries them out."""
 
 from __future__ import annotations
 

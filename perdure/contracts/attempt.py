@@ -114,7 +114,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LookupContext:
-    """The effect that a look-up asks about.
+    """The effect that a look-up searches for.
 
     Attributes:
         key: identity of the effect.

@@ -154,7 +154,7 @@ class States(Generic[S]):
 
     def leads(self, before: str, after: str) -> bool:
         """Whether `after` may follow `before`, directly or through other states that need no person. Those that do may
-        lead anywhere, which says nothing of the way."""
+        lead anywhere, which is no order."""
         usual = {name for name, each in self._by_name.items() if not each.attention}
         return after in self._reached(before, usual)
 

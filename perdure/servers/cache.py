@@ -49,7 +49,7 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
 def alone(lock: Path) -> Iterator[None]:
     """Hold `lock`, a file of which nothing but its existence matters, against all other processes.
 
-    Waits without limit, and says so. The system gives it back when its holder dies.
+    Waits without limit, and prints a note. The system gives it back when its holder dies.
     """
     # The lock file stays: if it were removed, a third process could lock a new file while a second one waits
     # on the old.

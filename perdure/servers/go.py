@@ -8,7 +8,7 @@ from perdure.servers.progress import progress
 
 
 def go_install(package: str, folder: Path, what: str) -> None:
-    """Build the program of `package` into `folder`, under a progress line that says `what`.
+    """Build the program of `package` into `folder`, under a progress line with the text `what`.
 
     Args:
         package: path and version, e.g. "github.com/temporalio/cli/cmd/temporal@v1.5.1".

@@ -1,6 +1,6 @@
 """A server process that does not outlive the process that started it, not even one killed by SIGKILL.
 
-A small child of ours watches: when its parent changes we are gone; it then asks the server to stop, and
+A small child of ours watches: when its parent changes we are gone; it then signals the server to stop, and
 tidies up.
 """
 
@@ -79,7 +79,7 @@ class GuardedProcess:
         """
         if self.running:
             self._server.send_signal(ask or self._ask)
-            self._server.send_signal(signal.SIGCONT)  # a paused one hears nothing
+            self._server.send_signal(signal.SIGCONT)  # a paused one handles no other signal
         try:
             self._server.wait(timeout)
         except subprocess.TimeoutExpired:

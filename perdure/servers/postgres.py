@@ -189,7 +189,7 @@ class PostgresServer:
 
     def _ready(self, process: GuardedProcess) -> bool:
         # The postmaster's lock file, as pg_ctl reads it (src/include/utils/pidfile.h): line 1 is its process
-        # id, line 8 says "ready" once it accepts connections.
+        # id, line 8 is "ready" once it accepts connections.
         try:
             lines = (self.data_directory / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:

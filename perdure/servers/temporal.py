@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class TemporalError(RuntimeError):
-    """The server could not be started, or is not ours to stop; the message says why."""
+    """The server could not be started, or is not ours to stop; the message has the reason."""
 
 
 class TemporalServer:
@@ -56,7 +56,7 @@ class TemporalServer:
         Args:
             port: for gRPC; None = a free one.
             ui_port: for the Web UI; None = no Web UI.
-            db_file: where workflows survive a restart; None = in memory: a restart forgets them.
+            db_file: where workflows survive a restart; None = in memory: a restart loses them.
             namespace: is made at the start, next to "default", which is always there.
             log_file: what the server writes, appended; None = a temporary one.
             prompt_queue: False leaves the transfer queue's polling at the server's default.

@@ -113,8 +113,8 @@ def _in_folder(folder: Path) -> Programs:
 
 def _version(server: Path) -> str:
     """What the program reports; '' if that is no version."""
-    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\d+\.\d+\.\d+\S*", said)
+    output = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\d+\.\d+\.\d+\S*", output)
     return found[0] if found else ""
 
 

@@ -61,7 +61,7 @@ ATTEMPT_SECONDS = Metric(
 LOOK_UPS = Metric(
     "perdure_look_ups_total",
     "counter",
-    "look-ups, by answer: hit, miss, early (a miss that does not count yet), mute (no answer)",
+    "look-ups, by answer: hit, miss, early (a miss that does not count yet), unanswered",
     ("lifecycle", "lookup", "answer"),
 )
 EXPIRED = Metric(

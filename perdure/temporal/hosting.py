@@ -70,7 +70,7 @@ def _attempting(effect: Effect[Any, Any], grace: float) -> Callable[..., Any]:
         host = TemporalHost(grace)
         if order.begin_by is not None and host.now > order.begin_by:
             why = "the other side may have forgotten the key"
-            report = Report(said=CallResult.STANDING, token="", begun=False, made=False, effect=order.view, why=why)
+            report = Report(result=CallResult.STANDING, token="", begun=False, made=False, effect=order.view, why=why)
             return report.model_dump(mode="json")
         making = attempt(effect, body, order.order, _HistoryOnly(order.view), host)
         report = await host.to_its_end(making, gives_way=isinstance(effect.doubt, (Repeat, Dedupe)))

@@ -196,8 +196,8 @@ class _Performance(Generic[In, Out]):
         if report.progress is not None:
             self._progress = report.progress
         if report.begun and report.effect is not None:
-            doubtful = report.said is CallResult.IN_DOUBT
-            still = view.in_doubt and report.said is not CallResult.DONE and not doubtful
+            doubtful = report.result is CallResult.IN_DOUBT
+            still = view.in_doubt and report.result is not CallResult.DONE and not doubtful
             # A refusal of one attempt does not answer the one before it, unless the other side drops repeats.
             answers_all = within is not None
             if doubtful or (still and not answers_all):
@@ -210,13 +210,13 @@ class _Performance(Generic[In, Out]):
     def _note_end(self, report: Report) -> None:
         known = replace(self._known.settled(), unmade=not report.made, different=False)
         if report.made:
-            definite = report.begun and report.said in (CallResult.NOT_DONE, CallResult.REFUSED)
-            failed = report.said is not CallResult.STANDING
+            definite = report.begun and report.result in (CallResult.NOT_DONE, CallResult.REFUSED)
+            failed = report.result is not CallResult.STANDING
             known = replace(
                 known,
                 failures=known.failures + failed,
                 spared=known.spared + (failed and not report.counts),
-                last=EffectStatus(report.said.value) if definite else None,
+                last=EffectStatus(report.result.value) if definite else None,
                 retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
             )
         if not report.begun and report.why:
@@ -265,13 +265,13 @@ class _Performance(Generic[In, Out]):
             given = PlainLookup(order=order, view=self._view())
             report = await self._call(policy.lookup.name, given, policy.lookup.timeout, policy.lookup.inline)
         except (ActivityError, ApplicationError):
-            report = Report(said=CallResult.MUTE, token="", why="its worker was lost")
-        if report.said is CallResult.DONE and report.effect is not None:
+            report = Report(result=CallResult.UNANSWERED, token="", why="its worker was lost")
+        if report.result is CallResult.DONE and report.effect is not None:
             self._see(report.effect)
             return
-        mute = known.mute + 1 if report.said is CallResult.MUTE else 0
-        misses = known.misses + 1 if report.said is CallResult.MISS and report.believable else known.misses
-        self._known = replace(self._known, asked=known.asked + 1, mute=mute, misses=misses)
+        unanswered = known.unanswered + 1 if report.result is CallResult.UNANSWERED else 0
+        misses = known.misses + 1 if report.result is CallResult.MISS and report.believable else known.misses
+        self._known = replace(self._known, asked=known.asked + 1, unanswered=unanswered, misses=misses)
 
     async def _call(self, name: str, given: PlainAttempt | PlainLookup, timeout: timedelta, inline: bool) -> Report:
         """One execution of it.

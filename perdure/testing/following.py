@@ -150,7 +150,7 @@ async def _month_dropped(make: Callable[[], Follower], template: str) -> None:
             await db.execute(f"select perdure.make_month('{_MONTH}')")
             await db.execute(_OLD)
             before = await _events(url)
-            await db.execute(f"select perdure.say_dropping('{_MONTH}')")
+            await db.execute(f"select perdure.note_dropping('{_MONTH}')")
             await db.execute("drop table perdure.transition_2020_01")
         await _write(url, "b")
         effects = await _run_unless_refused(follower, url)

@@ -109,13 +109,13 @@ class Answered:
         name: of the message.
         how: `waiting` (its moment never came), `sent` (a signal), `rejected` (its validator refused it),
             `accepted` (its handler has not ended), `completed`, or `failed`.
-        said: the answer of a completed one.
+        result: the result of a completed one.
         why: the sentence of a rejected or failed one.
     """
 
     name: str
     how: Literal["waiting", "sent", "rejected", "accepted", "completed", "failed"]
-    said: Any = None
+    result: Any = None
     why: str | None = None
 
 
@@ -185,7 +185,7 @@ class _Letter:
         self._server = server
 
     def moment(self) -> dict[str, Any]:
-        """As Temporal wants it."""
+        """In the form that Temporal requires."""
         match self.message:
             case At(after=after):
                 return {"at": after}
@@ -210,8 +210,8 @@ class _Letter:
         """What became of it."""
         if self.answer is None:
             return Answered(self.message.name, "sent")
-        said = self.answer.result(self.returns) if self.answer.status == "completed" else None
-        return Answered(self.message.name, self.answer.status, said, _sentence(self.answer.failure))
+        result = self.answer.result(self.returns) if self.answer.status == "completed" else None
+        return Answered(self.message.name, self.answer.status, result, _sentence(self.answer.failure))
 
 
 def _sentence(failure: BaseException | None) -> str | None:

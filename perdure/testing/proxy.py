@@ -71,7 +71,7 @@ class Proxy:
 
     def half_close(self) -> None:
         """On every connection that is open now, end the client's direction: the server reads the end, the client
-        hears nothing of it, and what the server still says comes through."""
+        receives nothing of it, and the server's own bytes still come through."""
         for far_writer in list(self._far_writers - self._half_closed):
             if not far_writer.transport.is_closing():
                 self._half_closed.add(far_writer)
@@ -87,7 +87,7 @@ class Proxy:
         self._trap = _Trap(mark, forward=False)
 
     def lose_reply(self, mark: bytes = b"") -> None:
-        """Reset the connections when the reply to the next request comes: it arrived, and nobody hears of it.
+        """Reset the connections when the reply to the next request comes: the request arrived, and its reply is lost.
 
         Args:
             mark: only to a request that contains this.
@@ -151,7 +151,7 @@ class Proxy:
                     self.cut()
                     return
                 if writer in self._frozen or writer in self._half_closed:
-                    continue  # swallowed: neither side hears of it
+                    continue  # dropped: neither side is notified
                 writer.write(data)
                 self.forwarded += len(data)
                 await writer.drain()

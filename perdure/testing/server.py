@@ -38,11 +38,11 @@ START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 class VirtualWorkflow:
     """One workflow execution and its virtual world.
 
-    `on_activity` is awaited once for each activity, in the order in which they were scheduled, and says how
+    `on_activity` is awaited once for each activity, in the order in which they were scheduled, and returns how
     the activity ends and how much virtual time that takes: retries are not played, and time-outs end nothing
-    by themselves. It may send messages and ask queries; it must not sleep. Once a run's history has
-    `continue_as_new_after` events, or as soon as `continue_as_new_when` says so at the beginning of a workflow task,
-    it is suggested to continue as new.
+    by themselves. It may send messages and queries; it must not sleep. The server suggests to a run to continue as
+    new once its history has `continue_as_new_after` events, or `continue_as_new_when` returns true at the beginning
+    of a workflow task.
 
     After `run` the workflow is put away. Inside `async with` it stays until the block ends: a blocked one
     can be sent more messages and run further, and one that ended can still be asked queries.
@@ -84,7 +84,7 @@ class VirtualWorkflow:
         self._stays = self._closed = self._driven = False
         self._queries = itertools.count()
         self.moves: int = 0
-        """How many messages and timers the workflow has been told of."""
+        """The number of messages and timers that the workflow has received."""
 
     @property
     def now(self) -> datetime:

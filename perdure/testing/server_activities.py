@@ -151,7 +151,7 @@ def _error(call: ActivityCall, end: Failed | TimedOut | Cancelled) -> BaseExcept
             # core hands a local activity's failure over bare: the workflow sees no ActivityError around it
             return error if call.is_local else _around(call, "Activity task failed", error, _why_final(error))
         case TimedOut(kind) if call.is_local:
-            # the retry state is odd, but it is what core says
+            # the retry state is odd, but core sends it so
             cause = TimedOutError("Activity timed out", type=kind, last_heartbeat_details=[])
             return _around(call, "Local Activity timed out", cause, RetryState.CANCEL_REQUESTED)
         case TimedOut(kind, _, details):

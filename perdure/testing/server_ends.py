@@ -18,7 +18,7 @@ class Answer:
     """What became of an update or a query; it changes while the workflow runs.
 
     `waiting` until delivered; then an update is `rejected` by its validator, or `accepted` and later
-    `completed` or `failed`, and a query is `completed` or `failed`. `failure` says why it was not completed.
+    `completed` or `failed`, and a query is `completed` or `failed`. `failure` is the reason why it was not completed.
     """
 
     name: str

@@ -74,7 +74,7 @@ class Execution:
         self._activities, self._timers = {}, {}
 
     def apply(self, commands: Iterable[sdk.WorkflowCommand]) -> None:
-        """Do what the workflow wants done."""
+        """Execute the commands of the workflow."""
         for command in commands:
             self._apply(command)
 
@@ -89,7 +89,7 @@ class Execution:
         flight.due = self.agenda.add(self.agenda.due(self.now + end.after, ACTIVITY, job, events))
 
     def delivered(self, job: sdk.WorkflowActivationJob) -> None:
-        """The workflow is being told."""
+        """The workflow is being activated."""
         if job.HasField("resolve_activity"):
             del self._activities[job.resolve_activity.seq]
 

@@ -1,4 +1,4 @@
-"""What the virtual server tells the SDK's workflow instance, and how an instance is made and entered.
+"""The jobs that the virtual server sends to the SDK's workflow instance, and how an instance is made and entered.
 
 Imports of the SDK that are not public API stand here and in `server_activities.py` only; a canary test watches
 the shape of each.
@@ -88,7 +88,7 @@ class Run:
     async def activate(
         self, jobs: Sequence[WorkflowActivationJob], events: int | None, now: datetime, *, suggest: bool = False
     ) -> Sequence[WorkflowCommand]:
-        """Hand over `jobs` and return what the workflow wants done. Raises `WorkflowTaskFailed`.
+        """Hand over `jobs` and return the workflow's commands. Raises `WorkflowTaskFailed`.
 
         `events` is how many events brought the jobs; `None` if they belong to the workflow task before.
         `suggest` to continue as new, however short the history is.
@@ -114,7 +114,7 @@ class Run:
         commands = completion.successful.commands
         self._unread += sum(_events_of(command) for command in commands)
         if _refused(jobs, commands):
-            self._length, self._unread = before  # a server forgets the workflow task of a refused update
+            self._length, self._unread = before  # a server drops the workflow task of a refused update
         self._bytes += activation.ByteSize() + completion.ByteSize()
         return commands
 

@@ -1,4 +1,4 @@
-"""The activities of a rehearsal: the shared body of perdure around what the script says, on the virtual clock."""
+"""The activities of a rehearsal: Perdure's shared body around the ends in the script, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RehearsalHost:
         """Nobody listens."""
 
     def stopping(self) -> asyncio.Future[None]:
-        """It is never told to stop."""
+        """It is never stopped."""
         return asyncio.get_running_loop().create_future()
 
     @property
@@ -57,7 +57,7 @@ class RehearsalHost:
 
     @property
     def stop_asked(self) -> bool:
-        """It is never told to stop."""
+        """It is never stopped."""
         return False
 
     @property

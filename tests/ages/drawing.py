@@ -70,7 +70,7 @@ def _single(luck: random.Random, e: str, which: int) -> Step:
         ["forget", e],
         ["note", e],
         ["recover", e],
-        ["want_person", e],
+        ["need_person", e],
     ]
     return luck.choice(steps)
 

@@ -151,8 +151,8 @@ class People:
         sql = "select perdure.start_again('order', $1, generation, version, 'ann', $2) from perdure.ident where id = $1"
         await self.db.execute(sql, e, self.secret(e))
 
-    async def _want_person(self, e: str) -> None:
-        sql = "select perdure.want_person('order', $1, generation, version, $2, 'ann') from perdure.ident where id = $1"
+    async def _need_person(self, e: str) -> None:
+        sql = "select perdure.need_person('order', $1, generation, version, $2, 'ann') from perdure.ident where id = $1"
         await self.db.execute(sql, e, self.secret(e))
 
     def _json(self, e: str) -> str:

@@ -139,9 +139,9 @@ class Run:
             return False
         month, name = months[0]
         await self._no_transactions()
-        await self.db.execute("select perdure.say_dropping($1)", month)
+        await self.db.execute("select perdure.note_dropping($1)", month)
         await self.db.execute(f"alter table perdure.transition detach partition perdure.{name} concurrently")
-        await self.db.execute("select perdure.say_dropping($1)", month)
+        await self.db.execute("select perdure.note_dropping($1)", month)
         await self.db.execute(f"drop table perdure.{name}")
         await self.db.execute("update perdure.month set dropped_at = now() where month = $1", month)
         went = {event for event in self.truth.events if event[2].startswith(f"{month:%Y-%m}")}

@@ -32,7 +32,7 @@ _ANSWERS = {
     400: 'the body has to be JSON of at most 64 kB such as {"ok": true, "body": {}, "why": "..."}, or empty',
     404: "no such token",
     405: "POST it",
-    410: "nothing is waited for: the job has ended, or something else was said before",
+    410: "nothing is waited for: the job has ended, or the page has sent another report before",
     413: "at most 64 kB: keep it where you have it, and say where",
     408: "that took too long",
     503: "not now: say it again",
@@ -70,17 +70,17 @@ class Receiver(Listener):
         if text is None:
             return 413
         try:
-            said = CalledBack.model_validate(_json(text))
-            return await self._put_on_record(token, said)
+            report = CalledBack.model_validate(_json(text))
+            return await self._put_on_record(token, report)
         except (ValueError, ValidationError, RecursionError, asyncpg.DataError):
             return 400
 
-    async def _put_on_record(self, token: str, said: CalledBack) -> int:
-        body = None if said.body is None else json.dumps(said.body)
+    async def _put_on_record(self, token: str, report: CalledBack) -> int:
+        body = None if report.body is None else json.dumps(report.body)
         try:
             async with asyncio.timeout(_PATIENCE), self._pool.acquire() as connection:
                 result = await connection.fetchval(
-                    "select web_job.called_back($1, $2, $3, $4)", token, said.ok, body, said.why
+                    "select web_job.called_back($1, $2, $3, $4)", token, report.ok, body, report.why
                 )
         except asyncpg.InvalidParameterValueError:  # longer as PostgreSQL writes it
             return 413

@@ -82,7 +82,7 @@ class WebJob(Lifecycle[Job, Progress]):
         self.go_on = False
         self.moved = False
         self.looks = 0
-        self.heard = 0
+        self.signals = 0
 
     def snapshot(self) -> Memory:
         """The data for the next run."""
@@ -102,24 +102,24 @@ class WebJob(Lifecycle[Job, Progress]):
     async def cancelling(self, asked: OperatorRequest) -> None:
         """Cancel the children, if there are any."""
         part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
-        await self._in_parts(PASS_ON, part, "{} of its children have not been told yet")
+        await self._in_parts(PASS_ON, part, "{} of its children have not been asked to end yet")
 
     @workflow.signal
-    def called_back(self, said: CalledBack) -> None:
+    def called_back(self, report: CalledBack) -> None:
         """The page has called back, which proves that it was called."""
-        self.memory.called_back = said
+        self.memory.called_back = report
 
     @workflow.signal
     def children_moved(self) -> None:
         """Some children have ended."""
         self.moved = True
-        self.heard += 1
+        self.signals += 1
 
     @workflow.signal
     def type_changed(self) -> None:
         """The type has changed, so that it may not hold the job any more."""
         self.go_on = True
-        self.heard += 1
+        self.signals += 1
 
     async def _do(self, job: Job) -> NotPerformed | str:
         """Perform the job. Returns why it was not done, or how it was done."""
@@ -149,7 +149,7 @@ class WebJob(Lifecycle[Job, Progress]):
         """The way to perform the job. Waits while the type holds it."""
         while self.memory.route is None:
             self.go_on = False
-            suffix = f"{self.memory.asked}.{self.heard}"  # for the reason in `_step`
+            suffix = f"{self.memory.asked}.{self.signals}"  # for the reason in `_step`
             end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=suffix)
             assert isinstance(end, Done)  # it cannot end in another way
             if end.receipt.held is None:
@@ -157,7 +157,7 @@ class WebJob(Lifecycle[Job, Progress]):
                 break
             self.memory.asked += 1
             if self.state is not Progress.HELD:
-                # Then it asks again: a person who enables the type later finds the job among the held ones.
+                # Then it reads the type again: a person who enables the type later finds the job among the held ones.
                 await self.enter(Progress.HELD, why=end.receipt.held)
                 continue
             await self.wait_for(lambda: self.go_on, until=workflow.now() + LOOK_AGAIN)
@@ -198,10 +198,10 @@ class WebJob(Lifecycle[Job, Progress]):
 
     async def _wait_for_callback(self, route: Route) -> NotPerformed | str:
         await self.wait_for(lambda: self.memory.called_back is not None, until=self._until(route))
-        said = self.memory.called_back
-        if said is None:
+        report = self.memory.called_back
+        if report is None:
             return NotPerformed(f"the page has not called back within {route.within}")
-        return "called back" if said.ok else NotPerformed(said.why or "the page called back that it failed")
+        return "called back" if report.ok else NotPerformed(report.why or "the page called back that it failed")
 
     def _called_back(self) -> Answer | None:
         """The answer of a page that has called back, which proves the call; else None."""
@@ -224,10 +224,10 @@ class WebJob(Lifecycle[Job, Progress]):
             family = await self._look()
             unlisted = self.memory.unlisted
             if family.over or (unlisted and family.open + family.waiting == 0):
-                told = f"children: {family}"
+                summary = f"children: {family}"
                 if unlisted and not family.broken:
-                    return NotPerformed(f"{unlisted}; {told}")
-                return NotPerformed(told) if family.failing else told
+                    return NotPerformed(f"{unlisted}; {summary}")
+                return NotPerformed(summary) if family.failing else summary
             if family.wants_page and not unlisted:
                 url, number = str(family.next_page), family.page
                 self.memory.page = Page(master=self.entity.id, type=job.type, url=url, number=number)
@@ -269,4 +269,4 @@ class WebJob(Lifecycle[Job, Progress]):
         signal is processed before the look then, and nobody would repeat it. A run id begins with the time.
         """
         self.looks += 1
-        return f"{workflow.info().run_id[-12:]}.{self.looks}.{self.heard}"
+        return f"{workflow.info().run_id[-12:]}.{self.looks}.{self.signals}"

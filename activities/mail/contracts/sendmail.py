@@ -26,7 +26,7 @@ class Kind(StrEnum):
 class Letter(BaseModel):
     """One row of the app's table `mailing`: a mail to one recipient, not yet looked at.
 
-    What is wrong with an address or a header is said by the lifecycle, in its state, and not by whoever
+    What is wrong with an address or a header is reported by the lifecycle, in its state, and not by whoever
     inserts the row. Other columns of the row are left out.
 
     Attributes:

@@ -1,7 +1,7 @@
 """A patient's plan: doses by recurrence rules (RFC 5545) in the patient's own time. Strict, with reasons.
 
-A plan that these models take has rules that can be answered in bounded time, each due at least once. ../plans.md says
-how to write one.
+A plan that these models take has rules that can be answered in bounded time, each due at least once. See ../plans.md
+for how to write one.
 """
 
 from __future__ import annotations
@@ -190,6 +190,6 @@ def reason(error: ValidationError) -> str:
     """Why a plan is refused, in one line: where, and what to do. It contains no text of `what`."""
     first, *others = error.errors(include_input=False, include_url=False, include_context=False)
     where = ".".join(str(each) for each in first["loc"])
-    said = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ")
     more = f" (and {len(others)} more)" if others else ""
-    return f"{where}: {said}{more}" if where else f"{said}{more}"
+    return f"{where}: {message}{more}" if where else f"{message}{more}"

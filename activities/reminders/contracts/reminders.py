@@ -1,7 +1,7 @@
 """Dosage reminders: the data of a patient, the data of a dose, and the steps from one to the other.
 
 The lifecycle of a patient takes whatever it is given, so that a bad record is seen in that patient's own state. An
-app written in Python says it as a `SignUp`, which refuses what can't work.
+app written in Python passes it as a `SignUp`, which refuses what can't work.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SignUp(Schedule):
             channel where it was not. It needs status callbacks.
 
     Raises:
-        ValidationError: it can't work; the message says where and why.
+        ValidationError: it can't work; the message has the place and the reason.
     """
 
     phone: Annotated[Private, PrivatePattern(E164)]
@@ -199,7 +199,7 @@ class Turn(_Record):
         upto: earlier turns have processed the doses that were due by then.
         until: the moment.
         now: by the workflow's clock.
-        since: since when rules have been in the plan, where that is not what `upto` says, by id.
+        since: since when rules have been in the plan, where that is not `upto`, by id.
         withheld: why nothing is sent. Due doses are then recorded as not started.
     """
 

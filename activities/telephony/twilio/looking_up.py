@@ -17,7 +17,7 @@ from activities.http.exchange import Broken, Exchange, NotAllowed, spanned
 from activities.secrets import NoSecret
 from activities.telephony.contracts import Accepted, Channel, Notice, reference_of
 from activities.telephony.settings import TelephonySettings, telephony_settings
-from activities.telephony.twilio.outcomes import ending, said
+from activities.telephony.twilio.outcomes import ending, read
 from activities.telephony.twilio.request import account, get, mark, number, place
 from activities.telephony.twilio.resources import telephony_of
 from activities.telephony.twilio.sending import accepted, bounds
@@ -73,7 +73,7 @@ async def _in_events(ask: _Asking, call: Mapping[str, Any], reference: str) -> b
 
 
 class _Asking:
-    """Asks the provider, until a moment."""
+    """Looks up at the provider, until a moment."""
 
     def __init__(self, config: TelephonySettings, question: LookupContext, end: float) -> None:
         self.config = config
@@ -115,7 +115,7 @@ class _Asking:
             left = self._end - asyncio.get_running_loop().time()
             exchange = Exchange(request, self._telephony.names, seconds=left, bounds=bounds(self.config))
             async with self._telephony.places:
-                answer = said(await spanned(exchange, request))
+                answer = read(await spanned(exchange, request))
         except (Broken, NotAllowed, NoSecret) as error:
             raise NotDone(f"{error}") from None
         if answer.status != 200 or answer.data is None:

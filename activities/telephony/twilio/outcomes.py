@@ -98,7 +98,7 @@ _OURS_STATUSES: Final = (401, 403, 404, 405, 407)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReadReply:
     """An answer that was read.
 
     Attributes:
@@ -112,7 +112,7 @@ class Said:
     pause: timedelta | None
 
 
-def said(reply: Reply) -> Said:
+def read(reply: Reply) -> ReadReply:
     """Read an answer."""
     try:
         data = from_json(reply.body) if reply.body else None
@@ -121,7 +121,7 @@ def said(reply: Reply) -> Said:
     data = data if isinstance(data, dict) else None
     code = (data or {}).get("code")
     pause = pause_of(reply.headers.get("Retry-After"))
-    return Said(
+    return ReadReply(
         reply.status,
         data,
         code if isinstance(code, int) and not isinstance(code, bool) else None,
@@ -129,7 +129,7 @@ def said(reply: Reply) -> Said:
     )
 
 
-def ending(given: Said) -> NotDone | Refused | InDoubt:
+def ending(given: ReadReply) -> NotDone | Refused | InDoubt:
     """The exception that reports an answer which is no acceptance."""
     verdict, why = _judged(given)
     match verdict:
@@ -143,7 +143,7 @@ def ending(given: Said) -> NotDone | Refused | InDoubt:
             return InDoubt(why)
 
 
-def _judged(given: Said) -> tuple[Verdict | None, str]:
+def _judged(given: ReadReply) -> tuple[Verdict | None, str]:
     """None = it may have been done."""
     known = TABLE.get(given.code or 0)
     why = f"answered {given.status}" + (f", error {given.code}" if given.code is not None else "")

@@ -78,8 +78,8 @@ def twiml(notice: Notice) -> str:
     text = escape(notice.text.open())
     if not all(each.isprintable() or each in "\t\r\n" for each in text):
         raise Refused("the text has characters that can't be read out")
-    said = f"<Say language={quoteattr(notice.language)}>{text}</Say>"
-    made = f'<Response><Pause length="1"/>{said}<Pause length="2"/>{said}</Response>'
+    spoken = f"<Say language={quoteattr(notice.language)}>{text}</Say>"
+    made = f'<Response><Pause length="1"/>{spoken}<Pause length="2"/>{spoken}</Response>'
     if len(made) > MOST_TWIML:
         raise Refused(f"the text is too long to be read out twice in {MOST_TWIML} characters of TwiML")
     return made
@@ -126,7 +126,7 @@ def post(channel: Channel, form: dict[str, str] | list[tuple[str, str]], config:
 
 
 def get(path: str, config: TelephonySettings) -> HttpRequest:
-    """A request that asks.
+    """A request that only reads.
 
     Raises:
         NoSecret: the credentials are not there.

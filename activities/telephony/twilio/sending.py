@@ -15,7 +15,7 @@ from activities.http.exchange import Bounds, Broken, Exchange, HttpRequest, NotA
 from activities.secrets import NoSecret
 from activities.telephony.contracts import Accepted, Channel, Notice
 from activities.telephony.settings import TelephonySettings, telephony_settings
-from activities.telephony.twilio.outcomes import OURS_PAUSE, ending, said
+from activities.telephony.twilio.outcomes import OURS_PAUSE, ending, read
 from activities.telephony.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
 from activities.telephony.twilio.resources import Telephony, telephony_of
 from perdure import Attempt, InDoubt, NotDone, Refused
@@ -46,7 +46,7 @@ async def send(channel: Channel, notice: Notice, attempt: Attempt) -> Accepted:
             before_first_byte=lambda: _still_of_use(notice, attempt),
             bounds=bounds(config),
         )
-        answer = said(await _made(exchange, request))
+        answer = read(await _made(exchange, request))
     if answer.status // 100 != 2:
         raise ending(answer)
     sid, status = (answer.data or {}).get("sid"), (answer.data or {}).get("status")

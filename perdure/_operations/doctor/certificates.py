@@ -119,7 +119,7 @@ def _authority(tls: object) -> bytes | None:
 
 
 async def _of_temporal(site: Site) -> list[Shown]:
-    """Temporal's SDK shows no certificate, so a connection of its own asks for it; it proves nothing, and need not."""
+    """Temporal's SDK shows no certificate, so a connection of its own reads it, and verifies nothing."""
     if site.temporal is None or not (tls := site.temporal.service_client.config.tls):
         return []
     place = site.temporal.service_client.config.target_host

@@ -7,7 +7,7 @@ with busy as (
     group by lifecycle, id, generation
 ), due as (
     select lifecycle, id, bool_or(kind = 'start') as starts
-    from perdure.outbox where wanted_at is null or wanted_at <= now()
+    from perdure.outbox where due_at is null or due_at <= now()
     group by lifecycle, id
 )
 select e.lifecycle, e.state, count(*) as open,

@@ -1,4 +1,4 @@
--- Entities whose id is $2 or begins with it, of the lifecycles $1: so many of each as $3 says. Also those that are finished.
+-- Entities whose id is $2 or begins with it, of the lifecycles $1: at most $3 of each. Also those that are finished.
 -- Only those within reach: the lifecycles $4 and the tenants $5, pairwise; null = all. Of each lifecycle, $6 ids are looked at.
 select i.lifecycle, i.id, i.tenant, coalesce(e.state, i.final) as state, i.id = $2 as exact
 from unnest($1::text[]) as n (lifecycle)

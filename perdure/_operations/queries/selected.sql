@@ -5,9 +5,9 @@ select e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attentio
 from perdure.entity e
 join perdure.ident i on i.lifecycle = e.lifecycle and i.id = e.id
 cross join lateral (
-    select bool_or(o.kind = 'start') as starts, count(*) > 0 as told
+    select bool_or(o.kind = 'start') as starts, count(*) > 0 as has_rows
     from perdure.outbox o
-    where o.lifecycle = e.lifecycle and o.id = e.id and (o.wanted_at is null or o.wanted_at <= now())
+    where o.lifecycle = e.lifecycle and o.id = e.id and (o.due_at is null or o.due_at <= now())
 ) o
 cross join lateral (
     select bool_or(f.status = 'attempting' and f.deadline >= now()) as held,
@@ -21,7 +21,7 @@ cross join lateral (
         when o.starts then 'not-picked-up'
         when f.held then 'held'
         when f.gone then 'holder-gone'
-        when o.told then 'not-picked-up'
+        when o.has_rows then 'not-picked-up'
         else 'waits'
     end as condition
 ) c

@@ -5,7 +5,7 @@ with failing as (
     from unnest($3::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (
         select x.lifecycle, x.id, x.seq from perdure.outbox x
         where x.lifecycle = l.name and x.priority = p and x.not_before < now() + interval '1 minute'
-            and x.error is not null and greatest(x.created_at, x.wanted_at) < $1
+            and x.error is not null and greatest(x.created_at, x.due_at) < $1
         order by x.not_before, x.seq
         limit $2
         for update skip locked

@@ -143,10 +143,10 @@ async def take_over(
                 force=force,
             )
             reply = await exchange.propose(proposal)
-            if reply.word is Decision.GO:
+            if reply.decision is Decision.GO:
                 await exchange.write_down(connection, proposal, reply)
                 return reply.epoch
-        if reply.word is not Decision.WAIT or time.monotonic() > until:
+        if reply.decision is not Decision.WAIT or time.monotonic() > until:
             raise NotThisDatabase(f"not claimed: {reply.why}")
         report(f"waits {reply.seconds:.0f} s: {reply.why}")
         await asyncio.sleep(min(reply.seconds, 1.0))

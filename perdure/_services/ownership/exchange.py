@@ -146,7 +146,7 @@ class Exchange:
                 "if only that workflow was deleted: perdure database claim --as moved; "
                 "if Temporal was lost and made anew: perdure recover"
             )
-            return Reply(word=Decision.STOP, why=why)
+            return Reply(decision=Decision.STOP, why=why)
         reply = await self._client.execute_update_with_start_workflow(
             Keeper.exchange, proposal, start_workflow_operation=self._making(kept), rpc_timeout=_RPC
         )

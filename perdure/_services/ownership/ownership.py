@@ -81,7 +81,7 @@ class Ownership(Service):
             late = reply is None and (verified or time.monotonic() > until)
             if late and row["mark"] is None:
                 raise TemporalUnavailable(f"Temporal has not answered what database this is: {why}")
-            if late or (reply is not None and reply.word is Decision.WAIT):
+            if late or (reply is not None and reply.decision is Decision.WAIT):
                 return  # without a verification no write is possible
             if reply is None:
                 await asyncio.sleep(0.1)
@@ -112,27 +112,27 @@ class Ownership(Service):
             await self._exchange.check_binding(row)
             proposal = self._proposal(row)
             reply = await self._exchange.propose(proposal)
-            if reply.word is Decision.AGAIN:
+            if reply.decision is Decision.AGAIN:
                 row = await connection.fetchrow(shared("database"))
                 assert row is not None
-                proposal = self._proposal(row).model_copy(update={"answer": reply.question})
+                proposal = self._proposal(row).model_copy(update={"response": reply.challenge})
                 reply = await self._exchange.propose(proposal)
             await self._apply(connection, proposal, reply)
-        if reply.word is Decision.GO:
+        if reply.decision is Decision.GO:
             self._came_from = proposal.incarnation
             if row["problem"] is not None or row["mark"] is None:
                 log_event(log, "verified", database=str(proposal.incarnation), epoch=reply.epoch)
                 self._verified()
-        elif reply.word is Decision.STOP and row["mark"] is None:
+        elif reply.decision is Decision.STOP and row["mark"] is None:
             raise NotThisDatabase(f"{reply.why}: choose another PERDURE_SCOPE; or {WAYS_OUT}")
         else:
             self._log_stop(reply.why)
         return reply
 
     async def _apply(self, connection: Connection, proposal: Proposal, reply: Reply) -> None:
-        if reply.word is Decision.GO:
+        if reply.decision is Decision.GO:
             await self._exchange.write_down(connection, proposal, reply)
-        elif reply.word is Decision.STOP and proposal.mark is not None:
+        elif reply.decision is Decision.STOP and proposal.mark is not None:
             await connection.execute(query("stop_database"), reply.why)
 
     def _proposal(self, row: asyncpg.Record) -> Proposal:

@@ -6,7 +6,7 @@ select
     o.declined <> '{}' as declined,
     least(o.not_before, timestamptz '9999-12-31 00:00:00+00') as not_before,
     o.not_before > now() as waits,
-    coalesce(o.wanted_at > now(), false) as wanted_later,
+    coalesce(o.due_at > now(), false) as due_later,
     o.ordinal, o.message_kind, o.name, o.payload,
     case when o.kind = 'start' then e.input end as input, i.version,
     o.body ? 'again' as again,
@@ -15,14 +15,14 @@ select
     o.kind = 'start' and exists (
         select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.generation = o.generation) as attempted,
     e.epoch, perdure.epoch() as newest_epoch,
-    least(greatest(e.created_at, o.wanted_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
+    least(greatest(e.created_at, o.due_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
     i.id is null as orphan, coalesce(i.generation <> o.generation or i.final is not null, false) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (
     select x.*, m.ordinal, m.kind as message_kind, m.name, m.payload
     from perdure.outbox x left join perdure.message m using (lifecycle, id, generation, message_id)
     where x.lifecycle = k.lifecycle and x.id = k.id
-        and (x.kind = 'start' or x.wanted_at is null or x.wanted_at <= now()) -- otherwise its time has not come
+        and (x.kind = 'start' or x.due_at is null or x.due_at <= now()) -- otherwise its time has not come
     order by x.kind <> 'start', m.ordinal, x.seq
     limit $3
 ) o

@@ -1,1 +1,1 @@
-select perdure.say_unknown(), perdure.reopen_declined()
+select perdure.note_unknown(), perdure.reopen_declined()

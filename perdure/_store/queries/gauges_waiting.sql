@@ -7,6 +7,6 @@ select
     (select count(distinct (lifecycle, id)) from perdure.behind) as behind,
     (select coalesce(sum(waiting), 0)::bigint from perdure.unknown_names()) as unknown
 from (
-    select wanted_at is null or wanted_at <= clock_timestamp() as due, greatest(created_at, wanted_at) as since
+    select due_at is null or due_at <= clock_timestamp() as due, greatest(created_at, due_at) as since
     from perdure.outbox
 ) o

@@ -85,7 +85,7 @@ create table perdure.entity (
     input       jsonb,
     snapshot    jsonb,
     memory      jsonb,      -- data of the run beside its snapshot: how its effects ended, who requested its end
-    heard       int         not null default 0, -- ordinal of the last message that the snapshot holds
+    acknowledged int         not null default 0, -- ordinal of the last message that the snapshot holds
     tenant      text,
     workflow_id text,
     created_at  timestamptz not null default clock_timestamp(),
@@ -210,7 +210,7 @@ create table perdure.outbox (
     traceparent text,       -- the trace in which an app started the entity, or sent the message
     priority    smallint    not null default 3 check (priority between 1 and 5),
     created_at  timestamptz not null default clock_timestamp(),
-    wanted_at   timestamptz, -- the earliest time that the app allows; `not_before` is the time of the next try
+    due_at      timestamptz, -- the earliest time that the app allows; `not_before` is the time of the next try
     not_before  timestamptz not null default clock_timestamp(),
     tries       int         not null default 0,
     error       text,
@@ -233,7 +233,7 @@ create table perdure.rejected (
     traceparent text,
     priority    smallint    not null default 3,
     created_at  timestamptz,
-    wanted_at   timestamptz,
+    due_at      timestamptz,
     reason      text        not null,
     rejected_at timestamptz not null default clock_timestamp()
 );

@@ -2,7 +2,7 @@
 function has one file, which is applied again when its text has changed.
 
 Old workers and new ones run side by side while a deploy rolls. So a migration adds, and takes nothing away that
-the release before it uses; one that must says so by a line `-- oldest worker: N`: from then on workers whose newest
+the release before it uses; one that must has a line `-- oldest worker: N`: from then on workers whose newest
 migration is older than N do not start. The new text of a function serves the release before as well. An older release
 that migrates puts no older text back.
 """
@@ -81,7 +81,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class _OnRecord:
-    """What the database says about its schema.
+    """The record of the schema in the database.
 
     Attributes:
         migrations: the oldest worker that each lets run, by number.
@@ -191,7 +191,7 @@ async def check(connection: Connection) -> None:
     demands no newer workers.
 
     Raises:
-        SchemaMismatch: if it is missing, older, or too new; the message says what to do.
+        SchemaMismatch: if it is missing, older, or too new; the message has the way out.
     """
     found = await _on_record(connection)
     _refuse_newer(found.migrations)

@@ -1,4 +1,4 @@
-"""The files of the schema that this version knows: numbered migrations, and the current text of each function."""
+"""The schema files of this version: numbered migrations, and the current text of each function."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Function:
 
 
 def migrations() -> list[Migration]:
-    """All migrations that this version knows, in order."""
+    """All migrations of this version, in order."""
     found = []
     for match, sql in _files(folder(), _MIGRATION):
         demand = _OLDEST.search(sql)

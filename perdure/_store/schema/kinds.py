@@ -114,7 +114,7 @@ RIGHTS: dict[Kind, Rights] = {
                 "nearest",
                 "relay_seen",
             ),
-            *("reopen_declined", "reject_unknown", "say_unknown", "unknown_names", "record_of", "make_months"),
+            *("reopen_declined", "reject_unknown", "note_unknown", "unknown_names", "record_of", "make_months"),
             *("feed_here", "schema_version", "utc", "in_doubt_since", "asking_role"),
         ),
         usual=_READ,

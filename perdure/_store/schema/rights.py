@@ -41,7 +41,7 @@ async def check_mirror(connection: Connection, lifecycle: str, table: str, key: 
     """Make sure that the role may read the key column of the app's table, and write the state column.
 
     Raises:
-        NotPermitted: it may not; the message says what to grant.
+        NotPermitted: it may not; the message has the grant that is missing.
     """
     if not await connection.fetchval(query("may_show"), table, key, column):
         role = await connection.fetchval("select quote_ident(current_user)")

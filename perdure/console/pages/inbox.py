@@ -21,7 +21,7 @@ from perdure.console.roles import Role
 from perdure.errors import InvalidSetting
 
 COUNTED = 1000
-"""Of more, the page of a group says so; the preview of an act counts all."""
+"""A group with more than that has a note on its page; the preview of an act counts all."""
 ITEMS = 25
 """Of a group on one page."""
 _COLUMNS = ("lifecycle", "id", "generation", "effect", "key", "token", "attempts", "since", "why", "state", "tenant")

@@ -1,5 +1,5 @@
-"""Limits and tenants: the rates that effects keep to, what is in force and who said so, how to change one for the whole
-fleet; and what each tenant has open."""
+"""Limits and tenants: the rates that effects keep to, which one is in force, who set it, and how to change one for the
+whole fleet; and what each tenant has open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_NOTE = 1000
 
 
 async def show(view: View) -> Response:
-    """The page: limits are asked of Temporal, and it says so where that does not answer."""
+    """The page: limits are read from Temporal, and the page has a note if it does not answer."""
     reach, sources = view.reach(), view.sources
 
     async def tenants() -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ async def ask(view: View) -> Response:
 
 
 async def change(view: View) -> Response:
-    """Change it for all workers, until it is changed again. Temporal keeps the number, who said so and why."""
+    """Change it for all workers, until it is changed again. Temporal keeps the number, who set it and why."""
     view.require_everywhere(Role.ADMINISTER)
     limit, client = _limit(view), await view.sources.temporal()
     rate, note = _rate(view.form), view.form.get("note", "").strip()

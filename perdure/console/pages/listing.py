@@ -52,7 +52,7 @@ async def show(view: View) -> Response:
 async def export(view: View) -> Response:
     """All rows that the filters choose, as a file."""
     form, columns = form_of(view.query), _FINISHED if "finished" in view.query else _OPEN
-    async with view.reading() as connection:  # what is wrong with the filters is said before a file begins
+    async with view.reading() as connection:  # an error in the filters must be reported before a file begins
         await _rows(view, connection, None, 1)
     return exported(form, "perdure-finished" if "finished" in view.query else "perdure-open", columns, _all(view))
 

@@ -181,7 +181,7 @@ def _number(fields: Mapping[str, str], name: str) -> int | None:
 def _gone(given: Mapping[str, str]) -> NoSuchEntity:
     return NoSuchEntity(
         f"nothing that was rejected has the number {given['seq']}: somebody or something was faster; "
-        "the history of its entity says who"
+        "the history of its entity shows who"
     )
 
 

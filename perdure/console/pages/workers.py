@@ -1,4 +1,4 @@
-"""Workers: what asks for work in each task queue, the builds, the backlog, and the relays that deliver."""
+"""Workers: the pollers of each task queue, the builds, the backlog, and the relays that deliver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GONE = 120
 
 
 async def show(view: View) -> Response:
-    """The page: relays stand in the database, the rest is asked of Temporal, and it says so where that is away."""
+    """The page: relays are in the database, the rest is read from Temporal, and the page has a note if that is away."""
     sources = view.sources
 
     async def relays() -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ async def show(view: View) -> Response:
 
 
 def _processes(queues: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """The task queues in which each process asks for work."""
+    """The task queues that each process polls."""
     found: dict[str, list[str]] = {}
     for queue in queues:
         for poller in () if queue["error"] else queue["pollers"]:

@@ -256,10 +256,10 @@ class Stage:
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                said = json.loads(line)
-                if self._workers and said["pid"] != self._workers[0].pid:
+                reached = json.loads(line)
+                if self._workers and reached["pid"] != self._workers[0].pid:
                     continue
-                place = said["place"]
+                place = reached["place"]
                 self.case.places.append(place)
                 if place == self.case.place:
                     self.reached.set()

@@ -93,7 +93,7 @@ class VirtualDatabase:
                 slot = slot_of(effect, suffix)
                 again[slot] = max(again.get(slot, 0), number)
         doubts = [Doubt(key=key, view=view) for key, view in mine.items() if view.in_doubt]
-        heard = max((move.heard for move in moves), default=0)
+        acknowledged = max((move.acknowledged for move in moves), default=0)
         memory = Remembered.model_validate((moves[-1].memory if moves else None) or {})
         done = [key for key, view in mine.items() if view.status is EffectStatus.DONE and key in memory.ended]
         return Record(
@@ -102,7 +102,7 @@ class VirtualDatabase:
             since=row.created_at,
             created_at=row.created_at,
             snapshot=next((move.snapshot for move in reversed(moves) if move.snapshot is not None), None),
-            heard=heard,
+            acknowledged=acknowledged,
             expects=len(row.messages),
             memory=memory,
             again=again,

@@ -84,7 +84,7 @@ class Evidence:
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         performed_again: keys that the author's code has performed more than once; None = not known, or what the author
-            was told since the last record was lost with its history.
+            returned since the last record was lost with its history.
         workers_lost: whether a worker was killed, frozen or cut off.
         sent: messages to it.
         received: texts of those that its last snapshot holds, in their order; None = it keeps none.

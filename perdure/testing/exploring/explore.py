@@ -70,7 +70,7 @@ def explore(
         lifecycle: the class; without one, random lifecycles are explored.
         given: its input, or a function that makes one from a `random.Random`.
         other_side: for each effect and step (its contract is the key): the receipt, or a function that makes it from
-            the input. A look-up finds the receipt of the effect whose policy asks it.
+            the input. A look-up finds the receipt of the effect whose policy has it.
         messages: signals that arrive at random moments: name and payload.
         once: effects that may happen once at most for an entity, under whatever key.
         seed: the first scenario's; the others follow it.

@@ -75,7 +75,7 @@ class VirtualRelay:
         """The data from which a run continues if its entity has a record."""
         record, store = self._database.record(row), self._database.store
         terms = all_terms(self._world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
-        row.delivered = record.heard
+        row.delivered = record.acknowledged
         carried = carried_from(record, row.entity.generation, store.version(row.entity), terms)
         return carried.model_copy(update={"gaps": store.lost_since_its_start(row.entity)})
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _DUE = (
     "select lifecycle, id, kind, tries, error from perdure.outbox "
-    "where not_before <= sim.clock() and coalesce(wanted_at, not_before) <= sim.clock() and lifecycle <> $1"
+    "where not_before <= sim.clock() and coalesce(due_at, not_before) <= sim.clock() and lifecycle <> $1"
 )
 _REJECTED = "select lifecycle, id, kind, message_id, reason from perdure.rejected"
 _MIRROR = """

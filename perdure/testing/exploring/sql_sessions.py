@@ -113,7 +113,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Asks the operating system only while a call to a real server is under way."""
+    """Polls the operating system only while a call to a real server is under way."""
 
     def __init__(self, loop: OutsideLoop) -> None:
         self._loop = loop

@@ -195,7 +195,7 @@ class Worker:
             self.world.workflow_task_failed(run, failed.why)
 
     def query(self, run: Run, name: str) -> Any:
-        """The decoded answer of a query, by the run as this worker knows it; None where its workflow task fails."""
+        """The decoded answer of a query, from the run in this worker's cache; None where its workflow task fails."""
         try:
             return self.instances.query(run, name)
         except TaskFails as failed:

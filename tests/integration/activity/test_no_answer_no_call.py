@@ -48,5 +48,5 @@ async def test_an_attempt_that_can_not_be_put_on_record_makes_no_call() -> None:
         await store.close()
         await database.close()
 
-    assert (report.said, report.recorded, calls) == (CallResult.NOT_DONE, False, [])
+    assert (report.result, report.recorded, calls) == (CallResult.NOT_DONE, False, [])
     assert "PostgreSQL" in (report.why or "")

@@ -105,7 +105,7 @@ async def test_a_start_is_committed_with_the_row(kind: str, dsn: str, db: Any) -
         *("starting", "t"),
         ORDER.model_dump(mode="json"),
     )
-    assert tuple(await db.fetchrow("select wanted_at, priority from perdure.outbox")) == (ORDER.at, 1)
+    assert tuple(await db.fetchrow("select due_at, priority from perdure.outbox")) == (ORDER.at, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ EVERY_CONDITION = """
         'both', 'parked', 'waits', 'old generation']) n;
     delete from perdure.outbox where id <> 'start';
     update perdure.entity set attention = 'x is in doubt' where id = 'parked';
-    insert into perdure.outbox (lifecycle, id, generation, kind, wanted_at, not_before) values
+    insert into perdure.outbox (lifecycle, id, generation, kind, due_at, not_before) values
         ('a', 'later', 0, 'start', now() + interval '1 h', now() + interval '1 h'),
         ('a', 'again', 0, 'start', null, now()),
         ('a', 'told', 0, 'wake', null, now() + interval '1 min'), ('a', 'both', 0, 'wake', null, now()),

@@ -193,7 +193,7 @@ async def test_of_several_each_is_done_for_itself(world: World) -> None:
 
 async def test_all_of_a_reason_are_delivered_again_and_the_others_stay(world: World) -> None:
     seqs = [await rejected(world, each) for each in "abcd"]
-    await world.db.execute("update perdure.rejected set reason = 'no worker knows it' where id in ('a', 'b', 'c')")
+    await world.db.execute("update perdure.rejected set reason = 'no worker has it' where id in ('a', 'b', 'c')")
     await world.db.execute("update perdure.ident set final = 'closed' where id = 'b'")
     chosen = ("retry", "--lifecycle", "listener", "--reason", "no worker", "--by", "ann", "--note", "deployed")
     before = await counts(world)
@@ -264,4 +264,4 @@ async def test_an_act_on_rejected_rows_requires_a_name(world: World, call: str) 
     seq = await rejected(world)
     with pytest.raises(asyncpg.InvalidParameterValueError) as refusal:
         await world.db.execute(f"select perdure.{call}", seq)
-    assert "Say who asks" in str(refusal.value.hint)
+    assert "Give who requests it" in str(refusal.value.hint)

@@ -13,7 +13,7 @@ from tests.apps.bodies import app
 from tests.command import nobody, perdure
 from tests.world import World
 
-NOTHING = {"waiting": 0, "lag_seconds": 0, "wanted_later": 0, "rejected": 0, "rows_behind": 0}
+NOTHING = {"waiting": 0, "lag_seconds": 0, "due_later": 0, "rejected": 0, "rows_behind": 0}
 
 
 async def status(world: World, *arguments: str) -> str:
@@ -57,12 +57,12 @@ async def test_an_undelivered_row_waits_since_its_commit(world: World) -> None:
 
 async def test_a_start_for_later_does_not_count_as_waiting_before_its_time(world: World) -> None:
     await world.db.execute("select perdure.start('a', 'a', '{}', not_before => now() + interval '1 hour')")
-    assert await outbox(world) == NOTHING | {"wanted_later": 1}
+    assert await outbox(world) == NOTHING | {"due_later": 1}
     await world.db.execute(
-        "update perdure.outbox set created_at = now() - interval '1 day', wanted_at = now() - interval '1 hour'"
+        "update perdure.outbox set created_at = now() - interval '1 day', due_at = now() - interval '1 hour'"
     )
     found = await outbox(world)
-    assert (found["waiting"], found["wanted_later"], round(found["lag_seconds"] / 3600)) == (1, 0, 1)
+    assert (found["waiting"], found["due_later"], round(found["lag_seconds"] / 3600)) == (1, 0, 1)
     assert await world.db.fetchval(shared("gauges_waiting")) == 1  # the metric, too
 
 

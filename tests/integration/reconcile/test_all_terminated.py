@@ -142,13 +142,15 @@ async def test_a_copy_that_finds_the_ended_keeper_first_is_told_by_it(
     async with exchange.answering():
         promoted = original.model_copy(update={"timeline": row["timeline"] + 1})
         late = await exchange.propose(Proposal(mark=row["mark"], next="z", incarnation=promoted))
-        assert late.word is Decision.WAIT, "the original could not be heard while there was no keeper"
+        assert late.decision is Decision.WAIT, "the original could not be heard while there was no keeper"
         copy = await exchange.propose(Proposal(mark="an old one", next="x", incarnation=original))
-        assert copy.word is Decision.STOP
+        assert copy.decision is Decision.STOP
         assert "its mark is an old one" in copy.why
         fresh = original.model_copy(update={"database_oid": 1})
-        assert (await exchange.propose(Proposal(mark=None, next="y", incarnation=fresh))).word is Decision.STOP
-        assert (await exchange.propose(Proposal(mark=row["mark"], next="m", incarnation=original))).word is Decision.GO
+        assert (await exchange.propose(Proposal(mark=None, next="y", incarnation=fresh))).decision is Decision.STOP
+        assert (
+            await exchange.propose(Proposal(mark=row["mark"], next="m", incarnation=original))
+        ).decision is Decision.GO
 
 
 async def test_two_that_find_the_ended_keeper_go_on_with_one(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -109,7 +109,7 @@ async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores
 async def test_many_are_counted_rather_than_listed(
     world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TOLD", 2)
+    monkeypatch.setattr(module, "NAMED", 2)
     await world.db.execute("insert into chore select n, case when n > 5 then 'do it' end from generate_series(1, 10) n")
     found = await chores.run(missing)
     assert [entity_id for _, entity_id, _ in found] == [None, None, "1", "10", "2", "6"]

@@ -207,7 +207,7 @@ async def test_what_no_relay_knows_waits_and_holds_up_nothing_before_it(
     assert await waiting(world) == []
     assert len(await rejected(world)) == BATCH + 1
     seen = await world.client.status("talk", "a")
-    assert seen.rejected == "no worker knows a handler of talk for the signal 'ad'; did you mean 'add'?"
+    assert seen.rejected == "no worker has a handler of talk for the signal 'ad'; did you mean 'add'?"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(wo
     await aged(world)
     relay.presence.looked_at = relay.presence.noted_at = float("-inf")
     await relay.once()
-    assert await rejected(world) == [("b", "no worker knows a lifecycle named 'unheard-of'")]
+    assert await rejected(world) == [("b", "no worker has a lifecycle named 'unheard-of'")]
 
     # What was due long ago, and is seen for the first time, waits as long.
     await world.db.execute("delete from perdure.relay")
@@ -249,7 +249,7 @@ async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(wo
     relay.presence.looked_at = relay.presence.noted_at = float("-inf")
     await relay.once()
     assert await waiting(world) == ["unheard-of/later"], "that one is not due yet"
-    assert (await world.client.status("nod", "a")).attention == "rejected: no worker knows a lifecycle named 'nod'"
+    assert (await world.client.status("nod", "a")).attention == "rejected: no worker has a lifecycle named 'nod'"
     await world.db.execute("select perdure.retry_rejected(seq, 'ann') from perdure.rejected where lifecycle = 'nod'")
     await quiet([newer])
     assert await waiting(world) == ["unheard-of/later"]

@@ -128,7 +128,7 @@ async def test_a_time_that_no_client_can_read_holds_up_nobody_else(world: World,
     for entity_id in ("far", "good"):
         await world.db.execute(START, entity_id)
     await world.db.execute(
-        f"update perdure.outbox set not_before = '{when}', wanted_at = '{when}' where id = 'far' and kind = 'start'"
+        f"update perdure.outbox set not_before = '{when}', due_at = '{when}' where id = 'far' and kind = 'start'"
     )
     await world.db.execute(SIGNAL, "far")
     await delivered(world, relay, "good")

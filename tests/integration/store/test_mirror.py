@@ -48,9 +48,9 @@ async def apply(db: Connection, *writes: Write) -> None:
 async def test_a_move_without_a_snapshot_keeps_the_last_one_with_what_it_heard(
     store: PostgresStore, db: Connection
 ) -> None:
-    await one(store, a_write("a", 1, Move(state="doing", snapshot={"n": 5}, heard=5)))
+    await one(store, a_write("a", 1, Move(state="doing", snapshot={"n": 5}, acknowledged=5)))
     await one(store, a_write("a", 2, Move(state="doing", attention="look")))
-    row = await db.fetchrow("select snapshot->>'n' as n, heard, attention from perdure.entity")
+    row = await db.fetchrow("select snapshot->>'n' as n, acknowledged, attention from perdure.entity")
     assert tuple(row or ()) == ("5", 5, "look")
 
 

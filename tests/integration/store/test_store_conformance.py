@@ -56,7 +56,7 @@ async def stands(store: Store, status: EffectStatus, token: str = "t1", in_fligh
 
 async def test_an_entity_does_not_end_while_an_effect_stands_that_its_run_does_not_know_of(either: Store) -> None:
     await say(either, a_begin("a", 1))
-    end = Move(state="cancelled", final=True, told=[])
+    end = Move(state="cancelled", final=True, handled_doubts=[])
     answer = await say(either, a_write("a", 2, end))
     assert (answer.gate, answer.version) == (Gate.UNSETTLED, 0)
     assert {key: view.status for key, view in (answer.unsettled or {}).items()} == {a_key("a"): EffectStatus.ATTEMPTING}
@@ -67,14 +67,14 @@ async def test_an_entity_does_not_end_while_an_effect_stands_that_its_run_does_n
 
 async def test_an_entity_ends_while_an_effect_is_in_doubt_that_its_author_was_told_of(either: Store) -> None:
     await stands(either, EffectStatus.IN_DOUBT)
-    answer = await say(either, a_write("a", 2, Move(state="expired", final=True, told=[a_key("a")])))
+    answer = await say(either, a_write("a", 2, Move(state="expired", final=True, handled_doubts=[a_key("a")])))
     assert (answer.gate, answer.state) == (Gate.OPEN, "expired")
 
 
 async def test_a_doubt_of_another_entity_keeps_none_from_its_end(either: Store) -> None:
     await say(either, a_begin("b", 1))
     await say(either, a_write("a", 1, Move(state="doing")))
-    answer = await say(either, a_write("a", 2, Move(state="done", final=True, told=[])))
+    answer = await say(either, a_write("a", 2, Move(state="done", final=True, handled_doubts=[])))
     assert (answer.gate, answer.state) == (Gate.OPEN, "done")
 
 
@@ -82,7 +82,7 @@ async def test_an_outcome_is_on_record_although_the_end_that_follows_has_to_wait
     await say(either, a_begin("a", 1))
     await say(either, a_begin("a", 2, "t2", key=a_key("a", 1)))
     done = a_fence(FenceOp.OUTCOME, "a", status=EffectStatus.DONE)
-    answer = await say(either, a_write("a", 3, Move(state="done", final=True, told=[]), done))
+    answer = await say(either, a_write("a", 3, Move(state="done", final=True, handled_doubts=[]), done))
     assert (answer.gate, answer.verdict, list(answer.unsettled or {})) == (
         Gate.UNSETTLED,
         Verdict.STORED,

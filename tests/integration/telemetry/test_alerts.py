@@ -96,7 +96,7 @@ async def test_a_row_with_an_unknown_name_is_counted_when_it_is_rejected(world: 
         await world.db.execute(
             "with gone as (delete from perdure.outbox returning *) insert into perdure.rejected "
             "(seq, lifecycle, id, generation, kind, body, reason) "
-            "select seq, lifecycle, id, generation, kind, body, 'no worker knows it' from gone"
+            "select seq, lifecycle, id, generation, kind, body, 'no worker has it' from gone"
         )
         await here.gauges.once()
         assert await here.value(names.REJECTED, lifecycle=names.OTHER, kind="start") == 1

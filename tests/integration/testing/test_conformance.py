@@ -152,7 +152,7 @@ async def in_rehearsal(entity_id: str, case: Case, tail: str) -> Seen:
         waits_for=seen.waits_for,
         calls=seen.calls(effect),
         outcomes={str(key): outcomes for key, outcomes in seen.outcomes.items()},
-        answers=[(each.how, each.said or each.why) for each in seen.answers],
+        answers=[(each.how, each.result or each.why) for each in seen.answers],
     )
 
 

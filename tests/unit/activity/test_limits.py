@@ -212,7 +212,7 @@ async def test_an_attempt_that_is_handed_out_after_its_expiry_leaves_no_record_a
     known = await store.write(reading, patience=1)
     assert (len(made), known.effect.attempts if known.effect else 0) == (calls, calls)
     if not calls:
-        assert (report.said, report.begun, report.counts) == (CallResult.NOT_DONE, False, False)
+        assert (report.result, report.begun, report.counts) == (CallResult.NOT_DONE, False, False)
 
 
 async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkey
         return 1
 
     report = await attempt(ASKED, body, _order(), Slow(lambda: NOON), Worker(NOON - timedelta(seconds=60)))
-    assert (report.said, [round(each, 3) for each in left]) == (CallResult.DONE, [2.0])
+    assert (report.result, [round(each, 3) for each in left]) == (CallResult.DONE, [2.0])
 
 
 @pytest.mark.parametrize("problem", ["input", "stop"])
@@ -250,7 +250,7 @@ async def test_an_execution_that_begins_nothing_counts_for_nothing(problem: str)
     worker = Worker(NOON - timedelta(seconds=60))
     worker.stop_asked = problem == "stop"
     report = await attempt(ASKED, body, order, MemoryStore(lambda: NOON), worker)
-    assert (report.said, report.begun, report.counts, report.made) == (
+    assert (report.result, report.begun, report.counts, report.made) == (
         CallResult.NOT_DONE,
         False,
         False,
@@ -269,7 +269,7 @@ async def test_an_attempt_that_expires_before_its_first_byte_sends_nothing() -> 
         return 1
 
     report = await attempt(ASKED, body, _order(), MemoryStore(lambda: NOON), Worker(NOON - timedelta(seconds=0.02)))
-    assert (report.said, report.why, report.counts, made) == (
+    assert (report.result, report.why, report.counts, made) == (
         CallResult.NOT_DONE,
         "it was of no use any more",
         False,

@@ -77,7 +77,7 @@ def test_temporals_sdk_holds_heartbeats_back_so_silence_means_something_only_nea
 
 def test_the_step_after_a_lost_attempt_is_named_if_its_contract_is_known() -> None:
     found = assess(Facts(now=NOW, workflow=WorkflowView(True, "running", [sending(-4.6)])))
-    assert found.sentence.endswith("then its doubt policy says what follows (--app lets this command read it)")
+    assert found.sentence.endswith("then its doubt policy decides what follows (--app lets this command read it)")
 
 
 def test_a_workflow_task_is_held_while_its_worker_asks_for_work() -> None:

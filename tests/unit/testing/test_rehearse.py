@@ -370,7 +370,7 @@ class TestMessages:
         script = {effect: [InDoubt("cut off"), Refused("no"), ONE]}
         seen = await rehearse(bookings.Escalate, Booking(), script, messages=messages)
         assert seen.states == [Way.DOING, Way.FAILED, Way.DOING, Way.DONE]
-        assert [each.said for each in seen.answers] == ["resolved as not_done", "goes on from failed"]
+        assert [each.result for each in seen.answers] == ["resolved as not_done", "goes on from failed"]
         assert seen.keys == ["escalate/1/do-escalate", "escalate/1/do-escalate~1"]
 
     async def test_a_message_waits_until_an_effect_is_parked(self) -> None:
@@ -464,7 +464,7 @@ class TestRenewal:
             once.waits_for,
         ]
         assert often.calls(effect) == once.calls(effect)
-        assert [each.said for each in often.answers] == [each.said for each in once.answers]
+        assert [each.result for each in often.answers] == [each.result for each in once.answers]
 
     async def test_it_does_go_on_in_new_runs(self) -> None:
         effect = REGULAR["repeat"]

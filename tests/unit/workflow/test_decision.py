@@ -87,7 +87,7 @@ def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks
     effect = Effect[str, int]("asked-on", timeout=timedelta(seconds=20), doubt=doubt)
     pauses = []
     for asked in (1, 5, 9, 1000):
-        step = decide(effect, known(IN_DOUBT, asked=asked, mute=asked), now=NOW)
+        step = decide(effect, known(IN_DOUBT, asked=asked, unanswered=asked), now=NOW)
         assert isinstance(step, Ask)
         pauses.append(step.pause.total_seconds())
     assert pauses == [1, 16, 256, 256]
@@ -157,10 +157,10 @@ PARK_NOW = Park(AT_ONCE)
         ("lookup", {"asked": 9, "in_flight": 4.0, "age": timedelta(seconds=30)}, Ask(timedelta(seconds=4))),
         ("lookup", {"asked": 1, "misses": 1}, Ask(timedelta(seconds=1))),
         ("lookup", {"asked": 4, "misses": 2}, Record("find looked 4 times and did not find it")),
-        ("lookup", {"asked": 2, "mute": 2}, Ask(timedelta(seconds=2))),
-        ("lookup", {"asked": 3, "mute": 3}, PARK_NOW),
-        ("lookup", {"asked": 3, "mute": 3, "in_flight": 7.0}, Park(timedelta(seconds=7))),
-        ("lookup or repeat", {"asked": 3, "mute": 3, "failures": 1}, Again(timedelta(seconds=1))),
+        ("lookup", {"asked": 2, "unanswered": 2}, Ask(timedelta(seconds=2))),
+        ("lookup", {"asked": 3, "unanswered": 3}, PARK_NOW),
+        ("lookup", {"asked": 3, "unanswered": 3, "in_flight": 7.0}, Park(timedelta(seconds=7))),
+        ("lookup or repeat", {"asked": 3, "unanswered": 3, "failures": 1}, Again(timedelta(seconds=1))),
     ],
 )
 def test_a_doubt_is_settled_as_the_policy_says(

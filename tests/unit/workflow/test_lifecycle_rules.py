@@ -434,7 +434,7 @@ class TestRetryNow:
     async def test_it_cuts_a_pause_short(self) -> None:
         script = {SEND: [NotDone("busy", retry_after=timedelta(hours=1)), 1]}
         seen = await ruled("once", script, At(timedelta(seconds=5), "retry_now", ANN))
-        assert (seen.end, seen.took, seen.answers[0].said) == (Step.DONE, timedelta(seconds=5), "goes on from going")
+        assert (seen.end, seen.took, seen.answers[0].result) == (Step.DONE, timedelta(seconds=5), "goes on from going")
 
     async def test_it_is_refused_while_nothing_waits(self) -> None:
         assert why(await ruled("once", BUSY, At(DURING, "retry_now", ANN))) == (
@@ -487,7 +487,7 @@ class TestSendAgain:
     async def test_it_has_a_new_key(self, script: Any, messages: Any, lasts: float) -> None:
         seen = await ruled("once", {SEND: script}, *messages, WhenBlocked("send_again", SendAgain(by="ann")))
         assert (seen.end, seen.keys) == (Step.DONE, ["ruled/1/send", "ruled/1/send~1"])
-        assert seen.answers[-1].said == "send goes anew"
+        assert seen.answers[-1].result == "send goes anew"
 
     async def test_what_expired_is_sent_anew(self) -> None:
         script: dict[Any, Any] = {RING: [], SEND: [InDoubt("cut off"), 1]}
@@ -537,7 +537,7 @@ class TestResolve:
 
     async def test_done_carries_the_receipt(self) -> None:
         seen = await self.say(outcome="done", receipt=7)
-        assert (seen.states, seen.answers[0].said) == ([Step.GOING, Step.DONE], "resolved as done")
+        assert (seen.states, seen.answers[0].result) == ([Step.GOING, Step.DONE], "resolved as done")
         assert seen.effects[seen.keys[0]].receipt == 7
 
     async def test_not_done_sends_again_under_the_same_key(self) -> None:
@@ -690,7 +690,7 @@ async def test_a_message_to_what_is_over_is_too_late() -> None:
 
 async def test_the_answer_of_status_shows_what_it_waits_for() -> None:
     seen = await ruled("once", {SEND: [NotDone("busy"), InDoubt("cut off")]}, WhenIn(Step.GOING, "status"))
-    [effect] = seen.answers[0].said.effects
+    [effect] = seen.answers[0].result.effects
     assert (effect.effect, effect.status, effect.attempts, effect.parked) == ("send", EffectStatus.NOT_DONE, 1, False)
     assert effect.next_at == START + timedelta(seconds=1)
     [effect] = seen.status.effects

@@ -70,8 +70,8 @@ class Day:
 
     def sentence(self, counts: Counter[str]) -> str:
         """Counts as text."""
-        told = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind])
-        return f"{counts.total():,} doses: {told or 'none'}"
+        counted = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind])
+        return f"{counts.total():,} doses: {counted or 'none'}"
 
 
 async def show(view: View) -> Response:

@@ -42,7 +42,7 @@ async def ask(view: View) -> Response:
 
 
 async def act(view: View) -> Response:
-    """Do it, as the preview said: if the family has moved since, nothing is done."""
+    """Do what the preview showed. If the family has moved since, nothing is done."""
     form = view.form
     check_note(form, "why")
     as_of = previewed_at(form)

@@ -35,7 +35,7 @@ class Family:
     """How far the children of a master are.
 
     Attributes:
-        row: of `web_job.family`, and what its master's row says.
+        row: of `web_job.family`, and of its master's row.
     """
 
     row: Mapping[str, Any]
@@ -62,8 +62,8 @@ class Family:
     @property
     def sentence(self) -> str:
         """The same as text."""
-        told = ", ".join(f"{count:,} {name}" for _, name, count in self.parts if count)
-        return f"{self.row['listed']:,} children: {told or 'none'}"
+        counted = ", ".join(f"{count:,} {name}" for _, name, count in self.parts if count)
+        return f"{self.row['listed']:,} children: {counted or 'none'}"
 
 
 async def show(view: View) -> Response:

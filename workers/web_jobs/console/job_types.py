@@ -29,7 +29,7 @@ JOBS = 20
 LONGEST_TEST = timedelta(minutes=1)
 """Of a call that the console makes while a person waits."""
 LET_GO = 5
-"""Pages of 1,000 held jobs that are told at once; the others look again by themselves within ten minutes."""
+"""Pages of 1,000 held jobs that are released at once; the others look again by themselves within ten minutes."""
 _LONGEST_WHY = 500
 _DONE = {"disable": "is disabled: its jobs are held", "enable": "is enabled"}
 
@@ -61,9 +61,9 @@ async def act(view: View) -> Response:
     if not 1 <= len(note) <= _LONGEST_WHY:
         raise InvalidSetting(f"say why, in 1 to {_LONGEST_WHY} characters, for everybody who looks at its jobs")
     await _record(view, name, verb, note)
-    said = _DONE[verb] + (await _let_go(view, name) if verb == "enable" else "")
+    done = _DONE[verb] + (await _release(view, name) if verb == "enable" else "")
     view.sources.outdate()
-    return view.redirect("/job-types/one", name=name, notice=view.signed_notice(f"{name} {said}"))
+    return view.redirect("/job-types/one", name=name, notice=view.signed_notice(f"{name} {done}"))
 
 
 async def test(view: View) -> Response:
@@ -131,13 +131,13 @@ async def _record(view: View, name: str, verb: str, note: str) -> None:
     log_event(log, "acted on a job type", verb=verb, type=name, by=view.person.name)
 
 
-async def _let_go(view: View, name: str) -> str:
-    pages = told = 0
-    async for told in catalogue.let_go(view.writing, name):
+async def _release(view: View, name: str) -> str:
+    pages = released = 0
+    async for released in catalogue.release(view.writing, name):
         pages += 1
         if pages == LET_GO:
-            return f"; {told:,} of its held jobs go on now, the others within ten minutes"
-    return f"; {told:,} held jobs go on"
+            return f"; {released:,} of its held jobs go on now, the others within ten minutes"
+    return f"; {released:,} held jobs go on"
 
 
 def _line(found: Found, standing: dict[str, dict[str, int]]) -> dict[str, Any]:

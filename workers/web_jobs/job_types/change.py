@@ -13,7 +13,7 @@ from activities.web_jobs.catalogue import Change
 from activities.web_jobs.job_type import JobType, problems
 from perdure.cli.printing import one_line, print_line, refuse
 from workers.web_jobs.job_types.advice import advise
-from workers.web_jobs.job_types.database import let_go, types
+from workers.web_jobs.job_types.database import release, types
 from workers.web_jobs.job_types.group import commands
 
 Name = Annotated[str, typer.Argument(help="the job type", show_default=False)]
@@ -30,13 +30,13 @@ def add(
     header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, may be given often; no secrets")] = None,
     timeout: Annotated[str | None, typer.Option(help="the longest that one call may take; default: 30s")] = None,
     within: Annotated[
-        str | None, typer.Option(help="the longest in all, once the page says that it is at work; default: 1d")
+        str | None, typer.Option(help="the longest in all, once the page has answered that it is at work; default: 1d")
     ] = None,
     doubt: Annotated[
         str | None,
         typer.Option(
             help="when the outcome of a call is unknown: dedupe:24h = call again, it drops repeats for so long; "
-            "lookup:URL = ask there; repeat = call again; escalate (default) = a person says"
+            "lookup:URL = ask there; repeat = call again; escalate (default) = a person decides"
         ),
     ] = None,
     otherwise: Annotated[
@@ -47,7 +47,7 @@ def add(
         typer.Option(help="for lookup: how long it may work on after a call; default: 30s"),
     ] = None,
     not_done: Annotated[
-        list[int] | None, typer.Option(help="a status from 500 on that says that it did nothing; may be given often")
+        list[int] | None, typer.Option(help="a status from 500 on that means that it did nothing; may be given often")
     ] = None,
     tries: Annotated[int | None, typer.Option(help="calls that may end with nothing done; default: no limit")] = None,
     at_once: Annotated[int | None, typer.Option(help="calls that one worker makes at a time; default: 50")] = None,
@@ -123,10 +123,10 @@ def enable(name: Name) -> None:
 
     Exit status 1 if there is no such type.
     """
-    told = asyncio.run(_enable(name))
-    if told is None:
+    released = asyncio.run(_enable(name))
+    if released is None:
         refuse(f"there is no job type {name!r}", 1)
-    print_line(f"{name} is enabled: {told} held jobs are let go")
+    print_line(f"{name} is enabled: {released} held jobs are released")
 
 
 def say_changed(type_: JobType, change: Change) -> None:
@@ -143,8 +143,8 @@ async def _add(type_: JobType, replace: bool) -> None:
             refuse(f"there is a job type {type_.name} already: --replace makes it so", 1)
         change = await catalogue.put(connection, type_, keep_disabled=True)
     say_changed(type_, change)
-    if change is not Change.UNCHANGED and (told := await let_go([type_.name])):
-        print_line(f"{told} held jobs are let go")
+    if change is not Change.UNCHANGED and (released := await release([type_.name])):
+        print_line(f"{released} held jobs are released")
 
 
 async def _disable(name: str, why: str) -> bool:
@@ -156,7 +156,7 @@ async def _enable(name: str) -> int | None:
     async with types() as connection:
         if not await catalogue.enable(connection, name):
             return None
-    return await let_go([name])
+    return await release([name])
 
 
 def _headers(option: str, given: list[str]) -> dict[str, Any]:

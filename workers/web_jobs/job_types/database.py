@@ -35,16 +35,16 @@ async def types(*, reads: bool = False) -> AsyncIterator[Connection]:
         raise NotPermitted(f"{error}: use the role that owns the schema web_job") from error
 
 
-async def let_go(names: Iterable[str]) -> int:
+async def release(names: Iterable[str]) -> int:
     """Notify the held jobs of these types that they may continue. Returns their number.
 
     It may be stopped at any time, and run again.
     """
-    told = 0
+    released = 0
     for name in names:
         so_far = 0
-        async for so_far in catalogue.let_go(transaction, name):
+        async for so_far in catalogue.release(transaction, name):
             if so_far >= _MANY:
-                print_note(f"{so_far} jobs of {name} are let go")
-        told += so_far
-    return told
+                print_note(f"{so_far} jobs of {name} are released")
+        released += so_far
+    return released

@@ -84,8 +84,8 @@ def _entries(root: yaml.SequenceNode, file: str) -> list[Entry]:
     found: dict[str, tuple[Entry, int]] = {}
     wrong: list[str] = []
     for node in root.value:
-        entry, said = _entry(node)
-        wrong += [f"{file}:{line}: {what}" for line, what in said]
+        entry, problems = _entry(node)
+        wrong += [f"{file}:{line}: {what}" for line, what in problems]
         if entry is None:
             continue
         first = found.setdefault(entry.type.name, (entry, _line(node)))[1]

@@ -13,7 +13,7 @@ from activities.web_jobs.catalogue import Change
 from activities.web_jobs.job_type import Unusable
 from perdure.cli.printing import complain, print_line, refuse
 from workers.web_jobs.job_types.change import say_changed
-from workers.web_jobs.job_types.database import let_go, types
+from workers.web_jobs.job_types.database import release, types
 from workers.web_jobs.job_types.file import Entry, InvalidFile, read, write
 from workers.web_jobs.job_types.group import commands
 
@@ -64,9 +64,11 @@ async def _apply(entries: list[Entry], dry_run: bool) -> None:
     for entry in entries:
         say_changed(entry.type, changes[entry.type.name])
     counts = Counter(changes.values())
-    told = 0 if dry_run else await let_go([name for name, change in changes.items() if change is not Change.UNCHANGED])
+    released = (
+        0 if dry_run else await release([name for name, change in changes.items() if change is not Change.UNCHANGED])
+    )
     done = ", ".join(f"{counts[each]} {each}" for each in Change)
-    print_line(f"would be: {done}" if dry_run else f"{done}; {told} held jobs are let go")
+    print_line(f"would be: {done}" if dry_run else f"{done}; {released} held jobs are released")
 
 
 async def _every() -> list[catalogue.Found]:

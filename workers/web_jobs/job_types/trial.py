@@ -27,7 +27,7 @@ def try_type(
 ) -> None:
     """Call the page of a job type once: a real call, with a key that begins with test/. The page does its work.
 
-    Says what was sent (of headers their names), what came back, and what that would mean for a job. A disabled type can
+    Prints the request (of headers their names), the answer, and what that would mean for a job. A disabled type can
     be tested. Exit status 1 if it could not be called, or the job would not be done.
     """
     params, body = _params(param or []), _json(payload)

@@ -39,7 +39,7 @@ class Recurrence:
         """
         if (until := self.parts.until) is not None and until.tzinfo is None:
             last = min(last, until)
-        # COUNT counts from the start, however late one asks.
+        # COUNT counts from the start, however late the question.
         begin = self.start if self.parts.count is not None else max(since, self.start)
         found = (each for each in self._from(begin, last) if each >= self.start)
         for each in itertools.islice(found, self.parts.count):

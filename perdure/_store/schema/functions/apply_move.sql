@@ -22,11 +22,11 @@ begin
                 coalesce(old.created_at, now_at), now_at);
         delete from perdure.message where lifecycle = l and id = e;
     else
-        insert into perdure.entity as x (lifecycle, id, generation, state, since, stuck_at, attention, input, snapshot, memory, heard,
-                workflow_id)
+        insert into perdure.entity as x (lifecycle, id, generation, state, since, stuck_at, attention, input, snapshot, memory,
+                acknowledged, workflow_id)
             values (l, e, (w->>'generation')::int, m->>'state', now_at, now_at + make_interval(secs => (m->>'within')::float),
                 m->>'attention', nullif(w->'input', 'null'), nullif(m->'snapshot', 'null'),
-                nullif(m->'memory', 'null'), coalesce((m->>'heard')::int, 0), w->>'workflow_id')
+                nullif(m->'memory', 'null'), coalesce((m->>'acknowledged')::int, 0), w->>'workflow_id')
             on conflict (lifecycle, id) do update set
                 state = excluded.state,
                 since = case when x.state = excluded.state then x.since else excluded.since end,
@@ -35,7 +35,7 @@ begin
                 snapshot = coalesce(excluded.snapshot, x.snapshot),
                 memory = excluded.memory,
                 input = coalesce(x.input, excluded.input),
-                heard = greatest(x.heard, excluded.heard),
+                acknowledged = greatest(x.acknowledged, excluded.acknowledged),
                 workflow_id = excluded.workflow_id;
     end if;
     select * into c from perdure.app_column x where x.lifecycle = l;

@@ -63,10 +63,10 @@ begin
     end if;
 
     moves := m is not null and gate = 'open' and wanted > i.version and (f is null or f->>'op' <> 'begin' or verdict = 'fresh');
-    if moves and (m->>'final')::boolean and jsonb_typeof(m->'told') = 'array' then
+    if moves and (m->>'final')::boolean and jsonb_typeof(m->'handled_doubts') = 'array' then
         select jsonb_object_agg(x.key, perdure.effect_view(x.key)) into unsettled from perdure.effect x
             where x.lifecycle = l and x.id = e and x.generation = i.generation and x.status in ('attempting', 'in_doubt')
-                and not m->'told' ? x.key;
+                and not m->'handled_doubts' ? x.key;
         if unsettled is not null then
             gate := 'unsettled';
             moves := false;

@@ -4,7 +4,7 @@ returns text language plpgsql security definer set search_path = perdure, pg_tem
 begin
     if coalesce(made_by, '') = '' or length(made_by) > 200 or length(note) > 2000 then
         raise exception 'perdure.cancel: made_by % or its note can not be used', coalesce(quote_literal(left(made_by, 60)), 'null')
-            using hint = 'Say who asks, in 1 to 200 characters, and why, in 2000 at most.', errcode = 'invalid_parameter_value';
+            using hint = 'Give who requests it, in 1 to 200 characters, and why, in at most 2000.', errcode = 'invalid_parameter_value';
     end if;
     return perdure.send('cancel', lifecycle, entity_id, 'cancel', jsonb_build_object('by', made_by, 'note', coalesce(note, '')),
         message_id, null, null);

@@ -12,7 +12,7 @@ begin
         select m.lifecycle, m.id, m.generation, 'message', m.message_id, 5
         from entity e join message m on m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation
         where e.lifecycle = deliver_again.lifecycle and e.id = entity_id
-            and m.ordinal > e.heard and m.kind <> 'dropped'
+            and m.ordinal > e.acknowledged and m.kind <> 'dropped'
             and (
                 select o.seq from outbox o where o.lifecycle = m.lifecycle and o.id = m.id and o.generation = m.generation
                     and o.message_id = m.message_id order by o.seq limit 1) is null

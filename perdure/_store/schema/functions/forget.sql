@@ -9,11 +9,11 @@ declare
     noted bigint;
     part record;
     gone int;
-    said jsonb := '{}';
+    deleted jsonb := '{}';
 begin
     if coalesce(made_by, '') = '' or length(made_by) > 200 then
         raise exception 'perdure.forget: made_by % can not be used', coalesce(quote_literal(left(made_by, 60)), 'null')
-            using hint = 'Say who asks, in 1 to 200 characters.', errcode = 'invalid_parameter_value';
+            using hint = 'Give who requests it, in 1 to 200 characters.', errcode = 'invalid_parameter_value';
     end if;
     if not pg_try_advisory_xact_lock_shared(hashtext('perdure.archive')) then
         raise exception 'perdure.forget: a month is being exported or dropped, and might keep %/%', forget.lifecycle, entity_id
@@ -40,7 +40,7 @@ begin
     foreach doubtful in array array['effect', 'message', 'outbox', 'rejected', 'behind', 'finding', 'carried_transition'] loop
         execute format('delete from perdure.%I x where x.lifecycle = $1 and x.id = $2', doubtful) using i.lifecycle, i.id;
         get diagnostics gone = row_count;
-        said := said || jsonb_build_object(doubtful, gone);
+        deleted := deleted || jsonb_build_object(doubtful, gone);
     end loop;
     -- Table by table, because a month that is being dropped is no partition any more.
     for part in select c.relname, left(c.relname, -8) as parent, to_date(right(c.relname, 7), 'YYYY_MM') as month
@@ -49,11 +49,11 @@ begin
     loop
         execute format('delete from perdure.%I where lifecycle = $1 and id = $2', part.relname) using i.lifecycle, i.id;
         get diagnostics gone = row_count;
-        said := said || jsonb_build_object(part.parent, coalesce((said->>part.parent)::int, 0) + gone);
+        deleted := deleted || jsonb_build_object(part.parent, coalesce((deleted->>part.parent)::int, 0) + gone);
         update month m set forgotten = m.forgotten || jsonb_build_object(part.parent, coalesce((m.forgotten->>part.parent)::int, 0) + gone)
             where m.month = part.month and gone > 0;
     end loop;
     insert into transition (lifecycle, id, generation, version, state, why, made_by)
         values (i.lifecycle, i.id, i.generation, noted, i.final, 'forgotten', forget.made_by);
-    return said;
+    return deleted;
 end $$;

@@ -5,7 +5,7 @@ language plpgsql set search_path = perdure, pg_temp as $$
 begin
     if coalesce(made_by, '') = '' or length(made_by) > 200 or length(note) > 2000 then
         raise exception 'perdure.%: made_by % or its note can not be used', verb, coalesce(quote_literal(left(made_by, 60)), 'null')
-            using hint = 'Say who asks, in 1 to 200 characters, and why, in 2000 at most.', errcode = 'invalid_parameter_value';
+            using hint = 'Give who requests it, in 1 to 200 characters, and why, in at most 2000.', errcode = 'invalid_parameter_value';
     end if;
     select * into r from rejected x where x.seq = hold_rejected.seq;
     if found then

@@ -1,5 +1,5 @@
 -- Notifies the relays that asked for it of new rows. A commit with a NOTIFY holds a lock of the whole server until it is on disk,
--- so a relay asks only while few rows come. PostgreSQL refuses to prepare (two-phase commit) a transaction with a NOTIFY.
+-- so a relay requests notifications only while few rows come. PostgreSQL refuses to prepare (two-phase commit) a transaction with a NOTIFY.
 create or replace function perdure.notify_relays() returns trigger
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin

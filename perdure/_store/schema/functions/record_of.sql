@@ -5,10 +5,10 @@ language plpgsql stable set search_path = perdure, pg_temp as $$
 begin
     return (select jsonb_build_object(
         'at', clock_timestamp(), 'state', e.state, 'since', e.since, 'created_at', e.created_at, 'snapshot', e.snapshot,
-        'heard', e.heard, 'memory', e.memory,
+        'acknowledged', e.acknowledged, 'memory', e.memory,
         'expects', (
             select coalesce(max(m.ordinal), 0) from message m
-            where m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation and m.ordinal > e.heard and m.kind <> 'dropped'
+            where m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation and m.ordinal > e.acknowledged and m.kind <> 'dropped'
                 and not exists (
                     select from rejected r where r.lifecycle = m.lifecycle and r.id = m.id and r.generation = m.generation
                         and r.message_id = m.message_id)),

@@ -14,17 +14,17 @@ begin
         join outbox o on o.lifecycle = u.lifecycle
         left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.generation = o.generation
             and m.message_id = o.message_id and m.kind = 'signal'
-        where m.name is not distinct from u.signal and greatest(o.created_at, o.wanted_at) <= clock_timestamp() - patience
+        where m.name is not distinct from u.signal and greatest(o.created_at, o.due_at) <= clock_timestamp() - patience
             and (reject_unknown.lifecycle is null or (o.lifecycle = reject_unknown.lifecycle and o.id = entity_id))
         order by o.seq
         limit 100
     loop
         if pg_try_advisory_xact_lock(hashtextextended(w.lifecycle || '/' || w.id, x'70657264'::bigint)) then -- as a relay does
-            why := format('no worker knows %s', name_unknown(w.lifecycle, w.signal));
+            why := format('no worker has %s', name_unknown(w.lifecycle, w.signal));
             with gone as (
                 delete from outbox o where o.lifecycle = w.lifecycle and o.id = w.id and o.seq = w.seq returning *)
-            insert into rejected (seq, lifecycle, id, generation, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
-            select g.seq, g.lifecycle, g.id, g.generation, g.kind, g.body, why, g.traceparent, g.priority, g.wanted_at, g.message_id,
+            insert into rejected (seq, lifecycle, id, generation, kind, body, reason, traceparent, priority, due_at, message_id, created_at)
+            select g.seq, g.lifecycle, g.id, g.generation, g.kind, g.body, why, g.traceparent, g.priority, g.due_at, g.message_id,
                 g.created_at
             from gone g;
             if found then

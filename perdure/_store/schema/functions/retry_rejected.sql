@@ -28,9 +28,9 @@ begin
             select max(y.ordinal) + 1 from message y where y.lifecycle = r.lifecycle and y.id = r.id and y.generation = r.generation)
         where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id
             and x.ordinal is not null;
-    insert into outbox (lifecycle, id, generation, kind, body, traceparent, priority, not_before, wanted_at, message_id)
+    insert into outbox (lifecycle, id, generation, kind, body, traceparent, priority, not_before, due_at, message_id)
         values (r.lifecycle, r.id, r.generation, r.kind, r.body, r.traceparent, r.priority,
-            greatest(clock_timestamp(), r.wanted_at), r.wanted_at, r.message_id);
+            greatest(clock_timestamp(), r.due_at), r.due_at, r.message_id);
     perform note_rejected(r, r.generation, (select x.state from entity x where x.lifecycle = r.lifecycle and x.id = r.id),
         retry_rejected_any.made_by, format('rejected %s %s, delivered again: %s', r.kind, r.seq, note));
     return r.kind;

@@ -28,7 +28,7 @@ begin
     if not found then
         return 'known';
     end if;
-    insert into outbox (lifecycle, id, generation, kind, message_id, not_before, wanted_at)
+    insert into outbox (lifecycle, id, generation, kind, message_id, not_before, due_at)
         values (send.lifecycle, entity_id, i.generation, 'message', given,
             greatest(clock_timestamp(), send.not_before), send.not_before);
     return 'sent';

@@ -6,26 +6,26 @@ language plpgsql set search_path = perdure, pg_temp as $$
 declare
     f jsonb := w->'fence';
     old perdure.effect;
-    said text := f->>'status';
+    becomes text := f->>'status';
     outcome boolean := f->>'op' = 'outcome';
 begin
     select * into old from perdure.effect where key = f->>'key';
     if not found or old.status = 'done' then
         return 'standing';
     end if;
-    if said <> 'done' and (old.token <> f->>'token' or old.status not in ('attempting', 'in_doubt')) then
+    if becomes <> 'done' and (old.token <> f->>'token' or old.status not in ('attempting', 'in_doubt')) then
         return 'standing';
     end if;
-    if outcome and old.earlier_doubt is not null and (said = 'not_done'
-            or said = 'refused' and (f->>'within' is null or clock_timestamp() < old.earlier_deadline)) then
-        said := 'in_doubt';
+    if outcome and old.earlier_doubt is not null and (becomes = 'not_done'
+            or becomes = 'refused' and (f->>'within' is null or clock_timestamp() < old.earlier_deadline)) then
+        becomes := 'in_doubt';
         f := f || jsonb_build_object('why', left(concat_ws('; ', f->>'why', 'an earlier attempt is in doubt'), 2000));
     end if;
-    update perdure.effect set status = said, receipt = case when said = 'done' then nullif(f->'receipt', 'null') else receipt end,
+    update perdure.effect set status = becomes, receipt = case when becomes = 'done' then nullif(f->'receipt', 'null') else receipt end,
         why = f->>'why', settled_by = f->>'by', version = greatest(version, (w->>'version')::bigint) where key = old.key;
     -- A late outcome: a run that took the attempt for lost, parked the effect or gave it up must receive it. A look-up and the run itself
     -- know the newest write about the effect, so their outcome is late if another write has come since.
-    if said <> 'in_doubt' and (case when f->>'by' is null and outcome then old.token <> f->>'token' or old.status <> 'attempting'
+    if becomes <> 'in_doubt' and (case when f->>'by' is null and outcome then old.token <> f->>'token' or old.status <> 'attempting'
             else (w->>'version')::bigint <= old.version end) then
         insert into perdure.outbox (lifecycle, id, generation, kind, body)
             select w->>'lifecycle', w->>'id', (w->>'generation')::int, 'wake', jsonb_build_object('key', old.key)

@@ -24,7 +24,7 @@ begin
     insert into entity (lifecycle, id, generation, state, input, tenant)
         values (start_any.lifecycle, entity_id, 0, 'starting', start_any.input, start_any.tenant);
     insert into transition (lifecycle, id, generation, version, state) values (start_any.lifecycle, entity_id, 0, 0, 'starting');
-    insert into outbox (lifecycle, id, generation, kind, traceparent, not_before, wanted_at, priority)
+    insert into outbox (lifecycle, id, generation, kind, traceparent, not_before, due_at, priority)
         values (start_any.lifecycle, entity_id, 0, 'start', checked_traceparent(start_any.traceparent),
             greatest(clock_timestamp(), start_any.not_before), start_any.not_before, start_any.priority);
     return 'started';

@@ -6,10 +6,10 @@ language plpgsql stable set search_path = perdure, pg_temp as $$
 begin
     return query select x.lifecycle, x.name, x.waiting, x.since
         from (
-            select o.lifecycle, m.name, count(*) as waiting, min(greatest(o.created_at, o.wanted_at)) as since
+            select o.lifecycle, m.name, count(*) as waiting, min(greatest(o.created_at, o.due_at)) as since
             from outbox o left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.generation = o.generation
                 and m.message_id = o.message_id and m.kind = 'signal'
-            where o.wanted_at is null or o.wanted_at <= clock_timestamp()
+            where o.due_at is null or o.due_at <= clock_timestamp()
             group by o.lifecycle, m.name) x
         where not exists (
             select from relay r

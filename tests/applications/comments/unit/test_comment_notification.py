@@ -116,7 +116,7 @@ async def test_a_log_that_can_not_be_read_parks_it_until_somebody_says_what_happ
     for outcome, states in (("done", [SENDING, SENT]), ("not_done", [SENDING, SENT]), ("abandoned", [SENDING, ERROR])):
         said = Resolution(by="ann", outcome=EffectStatus(outcome), receipt=receipt if outcome == "done" else None)
         seen = await notify([WorkerLost(), ACCEPTED], unreadable, WhenParked("resolve", said))
-        assert (seen.states, seen.answers[0].said) == (states, f"resolved as {outcome}")
+        assert (seen.states, seen.answers[0].result) == (states, f"resolved as {outcome}")
 
 
 async def test_a_mail_that_was_given_up_is_sent_anew_only_when_that_is_asked_for() -> None:

@@ -14,21 +14,21 @@ import pytest
 from activities.reminders.contracts.calendar.occurrences import occurrences
 from activities.reminders.contracts.plan import Plan
 from infra.demos.reminders_patients import NEW_YORK, Day, Patient, the_day
-from infra.demos.reminders_record import Count, Told, counted, reference
+from infra.demos.reminders_record import Count, SeenDose, counted, reference
 
 SPRING, AUTUMN = datetime(2026, 11, 21, tzinfo=UTC), datetime(2027, 6, 1, tzinfo=UTC)
 DAY = the_day(14, SPRING)
 
 
-def _told(day: Day) -> list[Told]:
+def _told(day: Day) -> list[SeenDose]:
     """As if all had gone well."""
     return [
-        Told(each.id, each.id[-5:], each.due, each.due, "sent", None, ("sms",), (), None, False, False, None)
+        SeenDose(each.id, each.id[-5:], each.due, each.due, "sent", None, ("sms",), (), None, False, False, None)
         for each in day.doses
     ]
 
 
-def _counted(doses: Sequence[Told], *, more: Sequence[str] = ()) -> Count:
+def _counted(doses: Sequence[SeenDose], *, more: Sequence[str] = ()) -> Count:
     accepted = [reference(each.id, channel) for each in doses for channel in each.by]
     telephony: Any = SimpleNamespace(references=dict.fromkeys((*accepted, *more), 1))
     return counted(DAY, doses, telephony, 1, 39.0)

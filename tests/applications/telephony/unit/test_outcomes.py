@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from activities.http.exchange import Reply
-from activities.telephony.twilio.outcomes import TABLE, Verdict, ending, said
+from activities.telephony.twilio.outcomes import TABLE, Verdict, ending, read
 from perdure import InDoubt, NotDone, Refused
 
 PAGE = Path(__file__).parents[4] / "activities" / "telephony" / "README.md"
@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[4] / "activities" / "telephony" / "README.md"
 def answer(status: int, code: object = None, **headers: str) -> NotDone | Refused | InDoubt:
     """How an answer with an error ends an attempt."""
     body = json.dumps({"code": code, "message": "To +15552223333 says no", "status": status}).encode()
-    return ending(said(Reply(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)))
+    return ending(read(Reply(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)))
 
 
 def test_the_page_has_the_table() -> None:

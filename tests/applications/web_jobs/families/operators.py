@@ -160,7 +160,7 @@ class Operators:
     async def _enable(self, session: VirtualSession) -> None:
         held = await session.fetch("update web_job.type set disabled = null where disabled is not null returning name")
         for row in held:
-            await session.fetchval("select web_job.let_go($1)", row["name"])
+            await session.fetchval("select web_job.release($1)", row["name"])
 
     async def _transact(self, how: str, seconds: float, work: Callable[[VirtualSession], Awaitable[None]]) -> bool:
         """Do it in a transaction; where the database fails, do it again. Whether it was committed."""

@@ -67,7 +67,7 @@ async def test_a_type_is_read_anew_for_each_call_and_what_is_in_its_way_holds_it
         "elsewhere": "the job type elsewhere can't be called: PERDURE_WEB_ORIGINS does not list http://elsewhere.example",
         "asks-elsewhere": "the job type asks-elsewhere can't be called: "
         "PERDURE_WEB_ORIGINS does not list http://elsewhere.example",
-        "no-callback": "the job type no-callback wants callbacks, and PERDURE_WEB_CALLBACK_URL is not set",
+        "no-callback": "the job type no-callback needs callbacks, and PERDURE_WEB_CALLBACK_URL is not set",
         "no-secret": "the job type no-secret can't be signed: "
         "the secret env:PERDURE_TEST_NO_SECRET is not in the environment of this worker",
     }

@@ -32,7 +32,7 @@ async def test_a_master_is_forgotten_with_its_children_callbacks_and_refused_chi
         for id in ("m", "m/1", "m/2"):
             await jobs.world.completed("web-job", id)
     await jobs.db.execute(
-        "insert into web_job.callback (digest, job, called_at, said) "
+        "insert into web_job.callback (digest, job, called_at, report) "
         "values (sha256('token'), 'm/1', now(), jsonb_build_object('of', $1::text))",
         mark,
     )

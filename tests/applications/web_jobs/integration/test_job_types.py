@@ -155,18 +155,18 @@ async def test_a_worker_that_runs_goes_by_what_a_command_has_just_changed(jobs: 
         assert await jobs.why("late") == "the job type invoice is disabled: moving house"
         [listed] = [json.loads(line) for line in (await job_type(jobs, "list", "--json")).stdout.splitlines()]
         assert (listed["open"], listed["held"], listed["disabled"]) == (1, 1, "moving house")
-        assert "1 held jobs are let go" in (await job_type(jobs, "enable", "invoice")).stdout
+        assert "1 held jobs are released" in (await job_type(jobs, "enable", "invoice")).stdout
         assert await jobs.ended("late") == "complete"
 
 
-async def test_all_that_a_type_holds_are_let_go_in_pages_and_nothing_else(jobs: Jobs) -> None:
+async def test_all_that_a_type_holds_are_released_in_pages_and_nothing_else(jobs: Jobs) -> None:
     for name in ("page", "other"):
         await jobs.type(name)
         for n in range(5):
             await jobs.insert(f"{name}/{n}", name)
     await jobs.db.execute("update web_job.job set state = 'held' where id <> 'page/3'")
     async with asyncpg.create_pool(jobs.world.dsn, min_size=0, max_size=1) as pool:
-        assert [told async for told in catalogue.let_go(pool.acquire, "page", 2)] == [2, 4]
+        assert [released async for released in catalogue.release(pool.acquire, "page", 2)] == [2, 4]
     told = await jobs.db.fetch("select id from perdure.message where name = 'type_changed' order by id")
     assert [row["id"] for row in told] == ["page/0", "page/1", "page/2", "page/4"]
 
@@ -306,7 +306,7 @@ async def test_an_app_with_the_rights_of_set_up_inserts_jobs_and_reads_what_beca
             "insert into web_job.job (id, type, state) values ('8', 'page', 'complete')",
             "update web_job.type set url = 'https://elsewhere/'",
             "select * from web_job.callback",
-            "select * from web_job.let_go('page')",
+            "select * from web_job.release('page')",
         ):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await app_db.execute(statement)

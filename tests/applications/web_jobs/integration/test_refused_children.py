@@ -85,5 +85,5 @@ async def test_a_child_that_is_listed_again_is_started_by_its_open_master(jobs: 
         await jobs.db.execute("select web_job.list_child('m', 'taken', 'other')")
         await jobs.shows("m/other", "held")
         await jobs.db.execute("update web_job.type set disabled = null")
-        await jobs.db.execute("select web_job.let_go('held')")
+        await jobs.db.execute("select web_job.release('held')")
         assert await jobs.ended("m") == "complete"

@@ -25,7 +25,7 @@ async def test_a_disabled_type_holds_its_jobs_and_lets_them_go(jobs: Jobs) -> No
         await jobs.world.is_in("web-job", "1", "held")
         assert await jobs.why() == "the job type page is disabled: under repair"
         await jobs.db.execute("update web_job.type set disabled = null")
-        await jobs.db.fetchrow("select * from web_job.let_go('page')")
+        await jobs.db.fetchrow("select * from web_job.release('page')")
         assert await jobs.ended() == "complete"
     assert len(jobs.pages.asked) == 1
 

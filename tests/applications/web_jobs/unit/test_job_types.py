@@ -89,7 +89,7 @@ def test_a_value_that_may_be_a_secret_is_not_printed() -> None:
         ),
         ({"doubt": "lookup"}, "doubt: say where the page can be asked: lookup:https://host/status?key={key}"),
         ({"doubt": "maybe:1"}, "doubt: 'maybe:1' is none of dedupe:24h, lookup:URL, repeat, escalate"),
-        ({"doubt": "dedupe:24h", "remembers": "2h"}, "doubt: 'dedupe:24h' says remembers, which is given as well"),
+        ({"doubt": "dedupe:24h", "remembers": "2h"}, "doubt: 'dedupe:24h' contains remembers, which is given as well"),
         (
             {"headers": {"Idempotency-key": "x"}},
             "headers: Idempotency-key is set by perdure, or by the client, for each call",

@@ -35,15 +35,15 @@ class Database:
         CLOCK[0] = self.seconds
         said = Proposal(mark=self.mark, next=f"m{next(_MARKS)}", incarnation=self.incarnation, epoch=self.epoch, **more)
         reply = self.kept.reply_to(said, BEGAN + timedelta(seconds=self.seconds), f"q{next(_MARKS)}")
-        if reply.word is Decision.GO and self.writes:
+        if reply.decision is Decision.GO and self.writes:
             self.mark, self.epoch = said.next, reply.epoch
         return reply
 
     def shows_that_it_lives(self) -> Reply:
-        """Say it again with the answer to the question."""
+        """Say it again with the response to the challenge."""
         asked = self.says()
-        assert asked.word is Decision.AGAIN
-        return self.says(answer=asked.question)
+        assert asked.decision is Decision.AGAIN
+        return self.says(response=asked.challenge)
 
     def copy(self, incarnation: Incarnation) -> Database:
         """A copy of it as it is now, on another server."""
@@ -56,8 +56,8 @@ CLOCK = [0.0]
 def bound() -> Database:
     """A database that works."""
     database = Database(KeeperState(), server())
-    assert database.says().word is Decision.GO
-    assert database.says().word is Decision.GO
+    assert database.says().decision is Decision.GO
+    assert database.says().decision is Decision.GO
     return database
 
 
@@ -65,29 +65,29 @@ def test_each_mark_that_may_have_been_written_since_is_known() -> None:
     """A commit whose answer was lost may come after the next one was asked for."""
     database = bound()
     database.writes = False
-    assert database.says().word is Decision.GO
+    assert database.says().decision is Decision.GO
     first = database.kept.pending[-1]
-    assert database.says().word is Decision.GO
+    assert database.says().decision is Decision.GO
     database.mark = first
-    assert database.says().word is Decision.GO
+    assert database.says().decision is Decision.GO
 
 
 def test_the_first_database_is_taken_and_a_second_one_is_not() -> None:
     database = bound()
     other = Database(database.kept, server(oid=6)).says()
-    assert other.word is Decision.STOP
+    assert other.decision is Decision.STOP
     assert "another database" in other.why
-    assert Database(database.kept, server()).says().word is Decision.STOP, "its schema was made anew"
+    assert Database(database.kept, server()).says().decision is Decision.STOP, "its schema was made anew"
 
 
 def test_a_database_that_temporal_does_not_know_is_stopped() -> None:
-    assert Database(KeeperState(), server(), mark="m").says().word is Decision.STOP
+    assert Database(KeeperState(), server(), mark="m").says().decision is Decision.STOP
 
 
 def test_a_restart_goes_on_at_once_in_the_same_epoch() -> None:
     database = bound()
     database.incarnation = server(started=5)
-    assert database.says().word is Decision.GO
+    assert database.says().decision is Decision.GO
     assert database.epoch == 0
 
 
@@ -95,10 +95,10 @@ def test_whichever_write_of_a_mark_was_lost_the_database_goes_on() -> None:
     database = bound()
     database.writes = False
     for _ in range(3):
-        assert database.says().word is Decision.GO
+        assert database.says().decision is Decision.GO
     database.writes = True
     for _ in range(3):
-        assert database.says().word is Decision.GO
+        assert database.says().decision is Decision.GO
 
 
 def test_an_old_mark_on_the_same_timeline_is_stopped() -> None:
@@ -106,67 +106,67 @@ def test_an_old_mark_on_the_same_timeline_is_stopped() -> None:
     copy = database.copy(server(started=9))
     database.says()
     database.says()
-    assert copy.says().word is Decision.STOP
-    assert database.says().word is Decision.GO
+    assert copy.says().decision is Decision.STOP
+    assert database.says().decision is Decision.GO
 
 
 def test_a_takeover_waits_until_the_server_before_is_silent_and_begins_an_epoch() -> None:
     database = bound()
     standby = database.copy(server(started=2, timeline=2))
     first = standby.says()
-    assert first.word is Decision.WAIT
+    assert first.decision is Decision.WAIT
     assert 0 < first.seconds <= SILENCE
-    assert standby.says(after=SILENCE).word is Decision.GO
+    assert standby.says(after=SILENCE).decision is Decision.GO
     assert standby.epoch > database.epoch
 
 
 def test_a_takeover_that_a_worker_has_come_along_with_does_not_wait() -> None:
     database = bound()
     standby = database.copy(server(started=2, timeline=2))
-    assert standby.says(came_from=database.incarnation).word is Decision.GO
+    assert standby.says(came_from=database.incarnation).decision is Decision.GO
     assert standby.epoch > 0
     asked = database.says()
-    assert asked.word is Decision.AGAIN
-    assert database.says(answer=asked.question).word is Decision.STOP, "it comes back, and is too late"
+    assert asked.decision is Decision.AGAIN
+    assert database.says(response=asked.challenge).decision is Decision.STOP, "it comes back, and is too late"
 
 
 def test_a_takeover_waits_where_the_keeper_was_ended_meanwhile_and_could_hear_nobody() -> None:
     database = bound()
     standby = database.copy(server(started=2, timeline=2))
-    assert standby.says().word is Decision.WAIT
+    assert standby.says().decision is Decision.WAIT
     CLOCK[0] += 100 * SILENCE
     database.kept.begin_again(BEGAN + timedelta(seconds=CLOCK[0]))
-    assert standby.says().word is Decision.WAIT, "the server before has its time to be heard"
-    assert standby.says(after=SILENCE).word is Decision.GO
+    assert standby.says().decision is Decision.WAIT, "the server before has its time to be heard"
+    assert standby.says(after=SILENCE).decision is Decision.GO
 
 
 def test_one_that_asks_to_take_over_from_a_living_database_is_a_copy() -> None:
     database = bound()
     copy = database.copy(server(started=2, timeline=2))
-    assert copy.says().word is Decision.WAIT
-    assert database.says().word is Decision.GO
-    assert copy.says().word is Decision.STOP
-    assert copy.says(after=10 * SILENCE).word is Decision.STOP, "for good"
+    assert copy.says().decision is Decision.WAIT
+    assert database.says().decision is Decision.GO
+    assert copy.says().decision is Decision.STOP
+    assert copy.says(after=10 * SILENCE).decision is Decision.STOP, "for good"
 
 
 def test_a_living_original_puts_out_the_copy_that_was_taken_for_it() -> None:
     database = bound()
     copy = database.copy(server(started=2))
-    assert copy.says().word is Decision.GO, "it could be the original, started anew"
+    assert copy.says().decision is Decision.GO, "it could be the original, started anew"
     reply = database.shows_that_it_lives()
-    assert reply.word is Decision.GO
+    assert reply.decision is Decision.GO
     assert reply.epoch > 0, "what the copy has sent since is not on record here"
-    assert copy.says().word is Decision.STOP
-    assert database.says().word is Decision.GO
+    assert copy.says().decision is Decision.STOP
+    assert database.says().decision is Decision.GO
 
 
 def test_a_late_message_of_a_server_that_was_restarted_puts_nobody_out() -> None:
     database = bound()
     before = database.copy(database.incarnation)
     database.incarnation = server(started=5)
-    assert database.says().word is Decision.GO
-    assert before.says().word is Decision.AGAIN
-    assert database.says().word is Decision.GO
+    assert database.says().decision is Decision.GO
+    assert before.says().decision is Decision.AGAIN
+    assert database.says().decision is Decision.GO
 
 
 def test_a_person_may_say_that_it_was_put_back_but_not_beside_a_living_one() -> None:
@@ -174,10 +174,10 @@ def test_a_person_may_say_that_it_was_put_back_but_not_beside_a_living_one() -> 
     old = database.copy(server(started=9))
     database.says()
     database.says()
-    assert old.says(force="restored").word is Decision.WAIT
-    assert old.says(after=SILENCE, force="restored").word is Decision.GO
+    assert old.says(force="restored").decision is Decision.WAIT
+    assert old.says(after=SILENCE, force="restored").decision is Decision.GO
     assert old.epoch > 0
-    assert old.says().word is Decision.GO
+    assert old.says().decision is Decision.GO
     moved = old.copy(server(started=20, oid=9))
-    assert moved.says(after=SILENCE, force="moved").word is Decision.GO
+    assert moved.says(after=SILENCE, force="moved").decision is Decision.GO
     assert moved.epoch == old.epoch, "nothing was lost"

@@ -67,7 +67,7 @@ def ends_whatever_is_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Recorder.move_to
 
     def move_to(self: Recorder, *args: Any) -> Any:
-        return plain(self, *args).model_copy(update={"told": None})
+        return plain(self, *args).model_copy(update={"handled_doubts": None})
 
     monkeypatch.setattr(Recorder, "move_to", move_to)
 

@@ -1,6 +1,6 @@
 -- Notes the transactions of a month before its partitions are dropped, and again after, so that the feed can refuse a follower that
 -- has not read them. Of more than 100,000 transactions only the first and the last are noted.
-create or replace function perdure.say_dropping(first_day date) returns void
+create or replace function perdure.note_dropping(first_day date) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
     here feed_origin := feed_here();
