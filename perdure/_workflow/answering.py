@@ -83,7 +83,7 @@ class Answering:
             return
         if waiting := [each.slot for each in effects.performances.values() if each.parked]:
             raise NotNow(f"{waiting[0]} is in doubt, so a retry could repeat it: use resolve")
-        if not any(each.pauses for each in effects.performances.values()):
+        if not any(each.pausing for each in effects.performances.values()):
             raise NotNow(f"nothing waits for a retry in state {run.state!r}")
 
     @workflow.update

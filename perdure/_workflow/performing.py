@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Generic, TypeVar, assert_never
 
 from temporalio import workflow
 
-from perdure._text.shown import cut, markdown
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
 from perdure._wire.requests import Resolution
@@ -22,8 +21,9 @@ from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.endings import not_performed, same_again
-from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave
+from perdure._workflow.leaving import ContinueAsNew, Leave
 from perdure._workflow.lookups import LookUps
+from perdure._workflow.pausing import Pauses
 from perdure._workflow.reading import LOOKS_AGAIN, read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
@@ -78,28 +78,17 @@ class Performance(Generic[In, Out]):
     ) -> None:
         self._run = run
         self._recorder = recorder
-        self._waiter = waiter
         self._transitions = transitions
         self._entering = entering
         self._then = then
-        self._expires_at = expires_at
-        self._confirmed_by = confirmed_by
         self.record = EffectRecord(run, recorder, effect, given, suffix, own)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
         self._lookups = LookUps(run, recorder, self.record, expires_at=expires_at)
+        self._pauses = Pauses(
+            run, waiter, self.record, self._attempts, expires_at=expires_at, confirmed_by=confirmed_by
+        )
         self.attention = self.record.left.attention
         """Why the effect needs a person, if it is parked, or was parked in the previous run."""
-        self._goes_on_at = self.record.left.next_at
-        """End of the pause that the previous run was in."""
-        self._next_at: datetime | None = None
-        """End of the present pause."""
-        self._pause_ended = False
-        self._fence_changed = False
-        """A late outcome came in: the fence has a newer record."""
-        self._withdrawn = False
-        """Whether the awaiting code was cancelled."""
-        self.parked = False
-        self.resolution: Resolution | None = None
         self.resolved: str | None = None
         """The result of the resolution."""
 
@@ -137,9 +126,19 @@ class Performance(Generic[In, Out]):
         return self.record.known
 
     @property
-    def pauses(self) -> bool:
+    def pausing(self) -> bool:
         """Whether the performance waits for the time of its next step."""
-        return self._next_at is not None
+        return self._pauses.next_at is not None
+
+    @property
+    def parked(self) -> bool:
+        """Whether the effect waits for a person to resolve it."""
+        return self._pauses.parked
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """The resolution of a person that is not recorded yet."""
+        return self._pauses.resolution
 
     @property
     def ordered_at(self) -> datetime | None:
@@ -161,24 +160,24 @@ class Performance(Generic[In, Out]):
             attempts=view.attempts,
             parked=self.parked,
             why=view.why,
-            next_at=self._next_at,
+            next_at=self._pauses.next_at,
         )
 
     def unsettled(self) -> Unsettled:
         """The data about the effect for the next run."""
-        return self.record.unsettled(self.attention, self._next_at)
+        return self.record.unsettled(self.attention, self._pauses.next_at)
 
     def resolve(self, resolution: Resolution) -> None:
         """Note that a person has resolved the effect."""
-        self.resolution = resolution
+        self._pauses.resolution = resolution
 
     def end_pause(self) -> None:
         """End a pause before the next step now, because a retry was requested."""
-        self._pause_ended = self.pauses
+        self._pauses.end()
 
     def look_again(self) -> None:
-        """A late outcome came in: the fence has a newer record."""
-        self._fence_changed = True
+        """Read the fence again, because a late outcome was recorded."""
+        self._pauses.note_late_outcome()
 
     def take_back(self) -> None:
         """Withdraw an attempt that still waits for its turn, because the end was requested."""
@@ -187,7 +186,7 @@ class Performance(Generic[In, Out]):
     def withdraw(self) -> None:
         """Stop as soon as the effect is in no doubt, because the awaiting code was cancelled. Until then an attempt
         begins only to settle a doubt."""
-        self._withdrawn = True
+        self._pauses.withdraw()
         self.take_back()
 
     async def _perform(self) -> Done[Out] | NotPerformed:
@@ -216,24 +215,24 @@ class Performance(Generic[In, Out]):
         return comes_back and workflow.patched(ENDS_ARE_REPEATED)
 
     async def _until_settled(self) -> Done[Out] | NotPerformed:
-        record = self.record
+        record, pauses = self.record, self._pauses
         while True:
-            if (receipt := self._confirmed()) is not None:
+            if (receipt := pauses.confirmed()) is not None:
                 await record.settle(EffectStatus.DONE, "reported by a message", receipt=receipt, by="message")
             match self._decide():
                 case Again(pause, within):
-                    if await self._wait(pause):
+                    if await pauses.before_step(pause):
                         await self._attempts.make(within)
                 case Ask(pause):
-                    if await self._wait(pause):
+                    if await pauses.before_step(pause):
                         await self._lookups.make()
                 case Look(pause):
-                    if not pause or await self._wait(pause):
-                        await self._read()
+                    if not pause or await pauses.before_step(pause):
+                        await pauses.read()
                 case Record(why):
                     await record.settle(EffectStatus.NOT_DONE, why)
                 case Park(pause):
-                    if await self._wait(pause):
+                    if await pauses.before_step(pause):
                         await self._park()
                 case Settled() as settled:
                     if self.known.effect.too_large is None:
@@ -247,73 +246,7 @@ class Performance(Generic[In, Out]):
         now, ending, known = workflow.now(), self._run.requests.ending, self.known
         if now > self.record.seen_at:
             known = replace(known, age=now - self.record.seen_at)
-        return decide(self.effect, known, now=now, expires_at=self._expires_at, ending=ending, luck=luck)
-
-    async def _wait(self, pause: timedelta) -> bool:
-        """Pause. Returns False if the effect expired first, so that `decide` is called again.
-
-        Raises:
-            Cancelled: the end was requested. A doubt is settled first.
-        """
-        now, expires_at = workflow.now(), self._expires_at
-        end = now + pause if expires_at is None else min(now + pause, expires_at)
-        if self._goes_on_at is not None:
-            end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None
-        self._next_at = end
-        try:
-            await self._waiter.pause(
-                (end - now).total_seconds(),
-                self._is_woken,
-                cancellable=not self.record.in_doubt,
-                moves=lambda: not self._stops,
-                summary=markdown(f"{self.slot}{self._so_far()}: next step"),
-            )
-        except Cancelled:
-            if not self.record.inline or self._run.catching_up:
-                raise
-            await self._read()  # a lost workflow task may have begun the attempt after this pause
-            if not self.record.in_doubt and self.known.effect.status is not EffectStatus.DONE:
-                raise
-            self._next_at = None
-            return False
-        # A workflow task that was lost since then may have begun an attempt without this run.
-        if self.known.read:
-            self.record.note(read=False)
-        if self._stops:
-            raise asyncio.CancelledError
-        woken, self._pause_ended, self._next_at = self._is_woken(), False, None
-        if self._fence_changed:
-            await self._read()
-            return False
-        if self._confirmed() is not None:
-            return False
-        return woken or expires_at is None or workflow.now() < expires_at
-
-    def _so_far(self) -> str:
-        """How the last attempt ended, for whoever looks."""
-        view = self.known.effect
-        why = f": {cut(view.why)}" if view.why else ""
-        if self.record.in_doubt:
-            return f" is in doubt{why}"
-        return f" was not done{why}" if view.status is EffectStatus.NOT_DONE else ""
-
-    @property
-    def _stops(self) -> bool:
-        return self._withdrawn and not self.record.in_doubt
-
-    def _is_woken(self) -> bool:
-        return self._pause_ended or self._fence_changed or self._stops or self._confirmed() is not None
-
-    def _confirmed(self) -> Any:
-        """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message."""
-        if self._confirmed_by is None or not self.record.in_doubt:
-            return None
-        receipt = self._confirmed_by()
-        return None if receipt is None else self.effect.receipt.dump_python(receipt, mode="json")
-
-    async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
-        self._fence_changed = False
-        await self._attempts.read(op, **more)
+        return decide(self.effect, known, now=now, expires_at=self._pauses.expires_at, ending=ending, luck=luck)
 
     async def _until_it_fits(self) -> None:
         """Wait for a deploy of code that declares a smaller receipt: the effect is done, and its receipt is too large
@@ -323,11 +256,11 @@ class Performance(Generic[In, Out]):
             f"{self.slot} is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
             f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
         )
-        self._expires_at = None  # a done effect does not expire
+        self._pauses.expires_at = None  # a done effect does not expire
         while self.known.effect.too_large is not None:
-            await self._wait(pause)
+            await self._pauses.before_step(pause)
             pause = min(2 * pause, longest)
-            await self._read()
+            await self._pauses.read()
         self.attention = None
         await self._recorder.move_here(f"the receipt of {self.slot} fits")
 
@@ -341,30 +274,21 @@ class Performance(Generic[In, Out]):
 
     async def _park(self) -> None:
         """Wait until a person resolves the effect."""
+        pauses = self._pauses
         # `LOST` and not `READ`: an inline attempt does not count as lost yet, so its late `done` would wake no run.
-        await self._read(FenceOp.LOST, why="no word of how it ended")
+        await pauses.read(FenceOp.LOST, why="no word of how it ended")
         if not self.record.in_doubt or self.known.effect.in_flight > 0:
             return
         if await self._need_person(f"{self.slot} is in doubt: {self.known.effect.why or 'no word of how it ended'}"):
             self._attempts.acted()
         if not self.record.is_behind:
             self._run.arrived()
-        self.parked = True
-        try:
-            left = None if self._expires_at is None else (self._expires_at - workflow.now()).total_seconds()
-            await self._waiter.pause(
-                left,
-                lambda: self.resolution is not None or self._fence_changed or self._confirmed() is not None,
-                cancellable=False,  # an end now would leave the doubt open
-                summary=markdown(f"{self.slot}: parked"),
-            )
-        finally:
-            self.parked = False
+        await pauses.for_person()
         self.attention = None
-        if self.resolution is None:
-            await self._read()  # a confirmation counts before the next step
+        if pauses.resolution is None:
+            await pauses.read()  # a confirmation counts before the next step
         else:
-            await self._take(self.resolution)
+            await self._take(pauses.resolution)
 
     async def _take(self, resolution: Resolution) -> None:
         """Record the resolution of a person."""
@@ -384,7 +308,7 @@ class Performance(Generic[In, Out]):
         self.resolved = (
             f"resolved as {status}" if status is resolution.outcome else f"too late: it had become {status} meanwhile"
         )
-        self.resolution = None
+        self._pauses.resolution = None
         record.note_resolution()
 
     def _end(self, settled: Settled) -> Done[Out] | NotPerformed:
