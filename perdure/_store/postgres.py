@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,11 @@ from perdure._store.secured import setting_of, unusable
 from perdure._text.privacy import describe
 from perdure._wire.writes import Answer, Write
 from perdure.errors import DatabaseUnavailable, InvalidSetting, PerdureError
+from perdure.logs import long_wait
 from perdure.settings import without_passwords
 from perdure.telemetry.metrics import measured
+
+log = logging.getLogger("perdure.store")
 
 LONGEST = 2.5
 """Seconds for one small commit: a dead connection is dropped while time is left for another one."""
@@ -112,10 +116,15 @@ class Database:
             DatabaseUnavailable: the server does not answer within `patience` seconds.
             InvalidSetting: the URL cannot be used.
         """
-        until = time.monotonic() + patience
-        while self._pool is None:
+        if self._pool is None:
+            with long_wait(log, "waits for PostgreSQL", at=without_passwords(self._url)):
+                self._pool = await self._opened(time.monotonic() + patience)
+        return self._pool
+
+    async def _opened(self, until: float) -> Pool:
+        while True:
             try:
-                self._pool = await open_pool(self._url, self._most, closed_path=self._closed_path)
+                return await open_pool(self._url, self._most, closed_path=self._closed_path)
             except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
                 raise unusable(self._url, error) from error
             except (asyncpg.PostgresError, OSError, TimeoutError) as error:
@@ -127,7 +136,6 @@ class Database:
                         f"start it, or set {setting_of(self._url)}"
                     ) from error
                 await asyncio.sleep(0.2)
-        return self._pool
 
     async def close(self) -> None:
         """Close the pool; at once if the server does not answer."""
