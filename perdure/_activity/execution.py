@@ -369,10 +369,11 @@ async def _put_on_record(
     try:
         answer = await keep(order, store, PATIENCE)
     except (DatabaseUnavailable, RefusedWrite):
-        # The workflow records the outcome when PostgreSQL is back. The receipt reaches it through Temporal.
+        # The workflow records the outcome when PostgreSQL is back. The receipt reaches it through Temporal. Without its
+        # receipt a done effect could not continue for ever, so it is in doubt: its policy, or a person, finds another.
         if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
-            lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
-            report = report.model_copy(update={"receipt": None, "why": lost})
+            lost = f"its receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
+            report = report.model_copy(update={"said": CallResult.IN_DOUBT, "receipt": None, "why": lost})
         return report.model_copy(update={"recorded": False, "version": version})
     view = answer.effect or EffectView(status=status, token=begun.token)
     if status is EffectStatus.DONE and view.receipt is None and view.too_large is None:

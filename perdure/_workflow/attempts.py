@@ -62,6 +62,8 @@ class Attempts(Generic[In, Out]):
         """Limit for the begin of the last attempt, in seconds after the first attempt in doubt; None = no limit."""
         self._shown: str | None = None
         """The state to enter with the record of the last attempt."""
+        self._before = run.standing
+        """Where the run was before that."""
         self._follows: Move | None = None
         """The move to commit with the outcome of the last attempt, if the effect is done."""
         self._follows_at = 0
@@ -171,6 +173,7 @@ class Attempts(Generic[In, Out]):
     def _order(self, within: timedelta | None) -> AttemptOrder:
         record = self._record
         own = record.own.doubt if record.own else None
+        self._before = self._run.standing
         move = self._entering()
         self._shown = None if move is None else move.state
         self._within = None if within is None else within.total_seconds()
@@ -244,7 +247,7 @@ class Attempts(Generic[In, Out]):
             record.see(report.effect, report)
         if report.moved or self._ended_in_then(report.effect, standing):
             self._moved = self._follows
-        recorder.show(self._moved.state if self._moved else state)
+        self._show(self._moved.state if self._moved else state)
         if not self._moved and not report.begun and standing not in (None, state) and state != before:
             await recorder.move(state)
         if report.begun:
@@ -282,7 +285,7 @@ class Attempts(Generic[In, Out]):
         why = "its worker was lost"
         if isinstance(cause, TimeoutError):
             if cause.type is TimeoutType.SCHEDULE_TO_START:
-                self._recorder.show(self._back(before))
+                self._show(self._back(before))
                 self._record.note(unmade=True)
                 return
             why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
@@ -309,7 +312,7 @@ class Attempts(Generic[In, Out]):
             await recorder.move_here()
             self.acted()
         elif standing is not None and standing != run.state and not begun:
-            recorder.show(self._back(before))
+            self._show(self._back(before))
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not record.repeats):
             self.acted()  # else an earlier run has begun and settled the effect
         if begun:
@@ -325,6 +328,13 @@ class Attempts(Generic[In, Out]):
     def _back(self, before: str) -> str:
         """The state after an attempt that did not begin: the earlier state, unless another move was made since."""
         return before if self._run.state == self._shown else self._run.state
+
+    def _show(self, state: str) -> None:
+        """Show the state after an attempt. If that is the earlier one, no move was made."""
+        if state == self._before.state:
+            self._recorder.show_again(self._before)
+        else:
+            self._recorder.show(state)
 
     def _count(self, outcome: str) -> None:
         """Count an attempt that has ended."""

@@ -33,8 +33,8 @@ class EffectRecord(Generic[In, Out]):
         own: terms of this performance in place of the contract's.
 
     Attributes:
-        slot: the name of the effect, with the suffix.
         name, inline: how this run calls the effect. The history decides that, and not today's contract.
+        slot: that name, with the suffix.
         left: the state of the effect at the end of the previous run.
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
@@ -56,9 +56,11 @@ class EffectRecord(Generic[In, Out]):
         self.input = given
         self.own = own
         self._suffix = suffix
-        self.slot = slot_of(effect.name, suffix)
         begun_with = run.effects.terms.get(effect.identity)
         self.name = begun_with.name if begun_with else effect.identity
+        self.slot = slot_of(self.name, suffix)
+        self._first_slot = slot_of(effect.identity, suffix)
+        """The same with the effect's first name, as the ledger has it."""
         self.inline = begun_with.inline if begun_with else effect.inline
         self.key = run.effects.new_key(run.entity, effect, suffix)
         # The facts of the previous run stay valid: its failures count, and its doubt needs no second read of the fence.
@@ -75,13 +77,14 @@ class EffectRecord(Generic[In, Out]):
         repeats = self.repeats or run.effects.performed_before is None
         if run.gaps or (run.recovered and repeats):  # a run before this chain may have performed it
             return microseconds(run.started_at)
+        repeats = repeats or run.effects.was_performed(self.key)
         return run.began if repeats or at is None else microseconds(at)
 
     @property
     def is_new(self) -> bool:
         """Whether no earlier run has performed the effect to its end."""
         earlier = self._run.effects.performed_before
-        return not self._run.catching_up or (earlier is not None and self.slot not in earlier)
+        return not self._run.catching_up or (earlier is not None and self._first_slot not in earlier)
 
     @property
     def goes_on(self) -> bool:
@@ -91,7 +94,7 @@ class EffectRecord(Generic[In, Out]):
     @property
     def repeats(self) -> bool:
         """Whether an earlier run may have performed the effect."""
-        return self._run.catching_up or self.slot in (self._run.effects.performed_before or ())
+        return self._run.catching_up or self._first_slot in (self._run.effects.performed_before or ())
 
     @property
     def is_behind(self) -> bool:
@@ -99,7 +102,7 @@ class EffectRecord(Generic[In, Out]):
         earlier run performed to its end, the effect is settled again. After a retry it is performed anew."""
         run = self._run
         repeats = run.catching_up and run.requests.retry is None
-        return repeats and self.slot in (run.effects.performed_before or ())
+        return repeats and self._first_slot in (run.effects.performed_before or ())
 
     @property
     def in_doubt(self) -> bool:

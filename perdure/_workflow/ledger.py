@@ -72,6 +72,9 @@ class Performing(Protocol):
 class Ledger:
     """The effects of one run.
 
+    Its slots contain the first name of an effect, as keys do: a run may go to and fro between workers of an older and a
+    newer build, and the older one does not know the new name of an effect.
+
     Attributes:
         again: how often each effect was sent anew, by slot.
         ended: effects that ended without being done, by key.
@@ -88,9 +91,11 @@ class Ledger:
 
     def __init__(self, effects: Sequence[Effect[Any, Any]], carried: Carried) -> None:
         self._effects = effects
-        self._former = {former: each.name for each in effects for former in each.aliases}
-        self.again = {self._slot(slot): times for slot, times in carried.again.items()}
-        self.ended = {key: how.model_copy(update={"slot": self._slot(how.slot)}) for key, how in carried.ended.items()}
+        self._first = {name: each.identity for each in effects for name in each.names}
+        self.again: dict[str, int] = {}
+        for slot, times in carried.again.items():
+            self.again[self._slot(slot)] = max(times, self.again.get(self._slot(slot), 0))
+        self.ended = {key: how.model_copy(update={"slot": self._today(key)}) for key, how in carried.ended.items()}
         self.ended_earlier = set(self.ended)
         self.ended_since_retry = None if carried.retried is None else dict.fromkeys(carried.retried)
         self.unsettled = dict(carried.unsettled)
@@ -102,11 +107,13 @@ class Ledger:
         self.performed_before = None if known is None else [self._slot(slot) for slot in known]
         self._performed: list[str] = []
         """Slots of the effects whose performance ended in this run."""
+        self._keys: set[str] = set()
+        """Their keys."""
         self.refused: set[str] = set()
 
     def new_key(self, entity: Entity, effect: Effect[Any, Any], suffix: str | None) -> Key:
         """The key of a performance that begins now. It is a new key if the last performance was refused."""
-        slot = slot_of(effect.name, suffix)
+        slot = slot_of(effect.identity, suffix)
         if slot in self.refused:
             self.refused.discard(slot)
             self.ended.pop(Key.of(entity, effect.identity, suffix, self.again.get(slot, 0)), None)
@@ -119,9 +126,9 @@ class Ledger:
         how = self.ended.get(performance.key)
         self.ended_earlier.discard(performance.key)
         if how is not None:
-            self._performed.append(performance.slot)
+            self._note_performed(performance)
             if how.kind == WasRefused.__name__:
-                self.refused.add(performance.slot)
+                self.refused.add(_slot_of(performance.key))
         return how
 
     def begin(self, performance: Performing) -> None:
@@ -135,7 +142,7 @@ class Ledger:
     def note_end(self, performance: Performing, ended: NotPerformed) -> None:
         """Note that an effect ends without being done."""
         if isinstance(ended, WasRefused):
-            self.refused.add(performance.slot)
+            self.refused.add(_slot_of(performance.key))
         self.ended[performance.key] = HowNotPerformed(
             slot=performance.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt
         )
@@ -159,7 +166,15 @@ class Ledger:
 
     def settled(self, performance: Performing) -> None:
         """Note that the author's code has the answer."""
-        self._performed.append(performance.slot)
+        self._note_performed(performance)
+
+    def _note_performed(self, performance: Performing) -> None:
+        self._performed.append(_slot_of(performance.key))
+        self._keys.add(performance.key)
+
+    def was_performed(self, key: str) -> bool:
+        """Whether this run has performed an effect to its end under this key."""
+        return key in self._keys
 
     def leave_unsettled(self, performance: Performing) -> None:
         """Leave a performance without an answer to the next run, or to the end of this one."""
@@ -169,12 +184,17 @@ class Ledger:
         """Note that a performance is not under way any more."""
         del self.performances[performance.key]
 
+    def means(self, slot: str | None, key: str) -> bool:
+        """Whether a person who names `slot` means the effect of `key`: by the key, or by one of the effect's names. A
+        worker of another build may have accepted the update, and have another name for the effect."""
+        return slot in (None, key) or self._slot(slot) == _slot_of(key)
+
     def send_anew(self, key: str) -> str:
         """Give the next performance of an ended effect a new key. Returns the slot."""
-        slot = self.ended.pop(key).slot
+        slot = _slot_of(key)
         self.refused.discard(slot)
         self.again[slot] = self.again.get(slot, 0) + 1
-        return slot
+        return self.ended.pop(key).slot
 
     def goes_first(self) -> None:
         """Note that no earlier run came so far: an effect began without a record, and no record was lost."""
@@ -211,21 +231,22 @@ class Ledger:
     def dealt_with(self, entity: Entity) -> list[str]:
         """Keys of effects that do not delay the entity's end, whatever their record: their end was returned to the
         author's code, or they were sent anew, or no code waits for them."""
-        names = {each.name: each.identity for each in self._effects}
         keys = {*self.ended, *(key for key, each in self.unsettled.items() if each.effect is None)}
         for slot, times in self.again.items():
             name, _, suffix = slot.partition("/")
-            keys |= {Key.of(entity, names.get(name, name), suffix or None, number) for number in range(times)}
+            keys |= {Key.of(entity, name, suffix or None, number) for number in range(times)}
         return sorted(keys)
 
     def find_doubts(self, entity: Entity, on_record: dict[str, EffectView], now: datetime) -> list[Fence]:
-        """Note doubts that are on record and that this run has not dealt with: attempts of lost workflow tasks, whose
-        replacements took another way. A person settles them, except those of effects that may be repeated. The returned
-        writes give these up."""
+        """Note doubts that are on record and that this run neither performs nor has dealt with: attempts of lost
+        workflow tasks, whose replacements took another way. A person settles them, except those of effects that may be
+        repeated. The returned writes give these up."""
         terms, given_up = all_terms(self._effects), []
         for key, view in on_record.items():
+            if key in self.performances:
+                continue
             effect, suffix, _ = Key(key).performance
-            newest = Key.of(entity, effect, suffix, self.again.get(self._slot(slot_of(effect, suffix)), 0))
+            newest = Key.of(entity, effect, suffix, self.again.get(slot_of(effect, suffix), 0))
             known = terms.get(effect) if key == newest else None
             if known is not None and known.in_doubt.repeats:
                 why = "its workflow task was lost, and the next one took another way"
@@ -257,6 +278,17 @@ class Ledger:
         }
 
     def _slot(self, slot: str) -> str:
-        """The slot with today's name of the effect."""
+        """The slot with the first name of the effect."""
         name, _, suffix = slot.partition("/")
-        return slot_of(self._former.get(name, name), suffix)
+        return slot_of(self._first.get(name, name), suffix)
+
+    def _today(self, key: str) -> str:
+        """The effect of a key, with its suffix and under today's name."""
+        effect, suffix, _ = Key(key).performance
+        return slot_of(next((each.name for each in self._effects if each.identity == effect), effect), suffix)
+
+
+def _slot_of(key: str) -> str:
+    """The slot of the effect of a key."""
+    effect, suffix, _ = Key(key).performance
+    return slot_of(effect, suffix)

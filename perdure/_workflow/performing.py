@@ -193,7 +193,7 @@ class Performance(Generic[In, Out]):
         effects = self._run.effects
         if self.key in effects.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
-        if (self._run.catching_up or self._comes_back()) and (ended := effects.repeat_end(self)):
+        if self._comes_back() and (ended := effects.repeat_end(self)):
             return same_again(ended)
         effects.begin(self)
         about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}
@@ -211,8 +211,11 @@ class Performance(Generic[In, Out]):
     def _comes_back(self) -> bool:
         """Whether an earlier run has performed the effect to its end, and this branch of `run` comes to it for the
         first time. Other branches may have arrived, and the state may be the one on record."""
-        comes_back = not is_ahead() and self.key in self._run.effects.ended_earlier
-        return comes_back and workflow.patched(ENDS_ARE_REPEATED)
+        run = self._run
+        is_first = self.key in run.effects.ended_earlier
+        if run.catching_up:
+            return is_first or not run.goes_round
+        return is_first and not is_ahead() and workflow.patched(ENDS_ARE_REPEATED)
 
     async def _until_settled(self) -> Done[Out] | NotPerformed:
         record, pauses = self.record, self._pauses

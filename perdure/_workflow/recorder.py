@@ -20,7 +20,7 @@ from perdure._workflow.calling import ONCE, SILENCE
 from perdure._workflow.details import details
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Overtaken, for_ever
-from perdure._workflow.run_state import RunState
+from perdure._workflow.run_state import RunState, Standing
 from perdure.telemetry import metrics, names
 
 _BEFORE = "as the run before has shown it"
@@ -132,6 +132,14 @@ class Recorder:
         if self._closed:
             return
         if self._run.set_state(state, why):
+            self.publish()
+        self.describe()
+
+    def show_again(self, before: Standing) -> None:
+        """Show the state before a move that was not made."""
+        if self._closed:
+            return
+        if self._run.go_back(before):
             self.publish()
         self.describe()
 

@@ -30,7 +30,7 @@ def why_left(run: RunState, reason: Leave) -> str:
 def parked(run: RunState, slot: str | None) -> Performing:
     """The parked effect that `slot` names; the only one, if `slot` is None."""
     there = [each for each in run.effects.performances.values() if each.parked]
-    chosen = [each for each in there if slot in (None, each.slot, each.key)]
+    chosen = [each for each in there if run.effects.means(slot, each.key)]
     if len(chosen) == 1:
         return chosen[0]
     if not there:
@@ -40,7 +40,7 @@ def parked(run: RunState, slot: str | None) -> Performing:
 
 def ended(run: RunState, slot: str | None) -> str:
     """Key of the effect that `slot` names and that ended without being done."""
-    chosen = [key for key in run.effects.ended if slot in (None, key, run.effects.ended[key].slot)]
+    chosen = [key for key in run.effects.ended if run.effects.means(slot, key)]
     if len(chosen) == 1:
         return chosen[0]
     names = ", ".join(run.effects.ended[key].slot for key in run.effects.ended)

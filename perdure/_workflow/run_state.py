@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from temporalio import workflow
@@ -18,6 +18,8 @@ from perdure._workflow.ledger import Ledger
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
 from perdure.errors import DeclarationError, InvalidEntity, NotThisDatabase
+
+CYCLES_ARE_NO_PROGRESS = "perdure: to enter a state of a cycle shows no progress"
 
 
 class Requests:
@@ -116,6 +118,15 @@ class Standstill:
         self.stands, self.times = False, self.times + 1
 
 
+class Standing(NamedTuple):
+    """The state of a run, with its time and its reason, and the state before it, if that needs a person."""
+
+    state: str
+    since: datetime
+    why: str | None
+    came_from: str | None
+
+
 class RunState:
     """The state of one run.
 
@@ -131,6 +142,8 @@ class RunState:
             then, the acts of that run are not repeated.
         behind: whether `run` was started from its top and has not reached the present state. Catching up may have ended
             nevertheless: if the database lost a record, `run` waits for a person on the way.
+        goes_round: whether `run` catches up, and has come to the present state, which is in a cycle. It may still be
+            rounds behind: only an effect or a wait shows that it has reached the place of the previous run.
         moved: whether this run has done more than catch up.
         effects: the effects of the run.
         requests: the requests of people.
@@ -167,6 +180,8 @@ class RunState:
         self.begun = False
         self.catching_up = carried.state is not None
         self.behind = self.catching_up
+        self._continues = self.catching_up
+        self.goes_round = False
         self.moved = False
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
@@ -252,6 +267,18 @@ class RunState:
         self.state, self.since, self.behind = state, workflow.now(), False
         return True
 
+    @property
+    def standing(self) -> Standing:
+        """The present state."""
+        return Standing(self.state, self.since, self._why, self.came_from)
+
+    def go_back(self, to: Standing) -> bool:
+        """Note that the move from `to` to the present state was not made. Returns whether the state has changed."""
+        if to.state == self.state:
+            return False
+        self.state, self.since, self._why, self.came_from = to
+        return True
+
     def overtake(self, state: str | None) -> None:
         """Note that the entity is over in the database, in `state`; None = it is in a newer generation."""
         self.state, self.overtaken = self.declared.today(state or self.state), True
@@ -272,10 +299,18 @@ class RunState:
         """Note that the run has reached the place of the previous run."""
         self.catching_up = False
 
-    def step_towards(self, state: str) -> bool:
-        """Note that `run` enters `state` while it catches up. Returns whether it still catches up after that."""
-        self.catching_up = state != self.state
-        return self.catching_up
+    def step_towards(self, state: str) -> None:
+        """Note that `run` enters `state` while it catches up."""
+        if state == self.state:
+            self.catching_up = self.goes_round = self.may_have_left(state)
+
+    def may_have_left(self, state: str) -> bool:
+        """Whether an earlier run may have entered `state`, and have come from there to the present state: both are in a
+        cycle. A state that needs a person may lead anywhere, so the one before it counts."""
+        present = self.came_from or self.state
+        if not self._continues or any(self.declared.on_record(each).attention for each in (state, present)):
+            return False
+        return self.declared.leads(state, present) and workflow.patched(CYCLES_ARE_NO_PROGRESS)
 
     def come_to(self, state: str) -> None:
         """Note that `run` enters or names `state`."""

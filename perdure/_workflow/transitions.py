@@ -28,14 +28,13 @@ class Transitions:
         self._settle_doubts = settle_doubts
 
     async def enter(self, state: str, why: str | None = None) -> bool:
-        """Move the mirror to `state`; see `Lifecycle.enter`. Returns whether it was moved."""
+        """Move the mirror to `state`; see `Lifecycle.enter`. Returns whether no earlier run can have done that."""
         _ = self._run.declared[state]
         if self._passed(state):
             return False
         await self._until_alone(state)
         self._run.check_move(self._run.state, state)
-        await self.move(state, why)
-        return True
+        return await self.move(state, why)
 
     async def follow(self, state: str) -> None:
         """Enter the state `then` of a done effect. It was checked before the effect, because a done effect must not
@@ -44,9 +43,10 @@ class Transitions:
             await self._until_alone(state)
             await self.move(state)
 
-    async def move(self, state: str, why: str | None = None, by: str | None = None) -> None:
-        """Commit `state`. A final state is committed after all recorded doubts are settled."""
-        before = self._run.state
+    async def move(self, state: str, why: str | None = None, by: str | None = None) -> bool:
+        """Commit `state`. A final state is committed after all recorded doubts are settled. Returns whether no earlier
+        run can have done that."""
+        before, again = self._run.state, self._run.may_have_left(state)
         while True:
             self._recorder.show(state, why)
             answer = await self._recorder.move(state, why, by)
@@ -55,8 +55,13 @@ class Transitions:
             self._recorder.show(before)
             for given_up in self._run.effects.find_doubts(self._run.entity, answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
-            await self._settle_doubts()
-        self._recorder.acted()
+            await self._until_alone(state)  # a handler may have begun an effect while the end was being written
+        if again:
+            self._run.arrived()
+            self._recorder.count_state()
+        else:
+            self._recorder.acted()
+        return not again
 
     def _passed(self, state: str) -> bool:
         """Whether a run that catches up has passed this state before.
@@ -73,7 +78,8 @@ class Transitions:
         run.come_to(state)
         if not run.catching_up:
             return comes_back or run.has_passed(state)
-        return not run.step_towards(state) or not run.leads_on(state)
+        run.step_towards(state)
+        return state == run.state or not run.leads_on(state)
 
     async def _until_alone(self, state: str) -> None:
         """Before a final state, wait for the effects under way, and settle doubts that were left."""
