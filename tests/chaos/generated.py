@@ -8,10 +8,10 @@ from temporalio import workflow
 
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.app_column import AppColumn
-from perdure.testing.exploring import programs
 from perdure.testing.exploring.authoring import Author
+from perdure.testing.exploring.contracts import COUNT, contracts
 from perdure.testing.exploring.other_side import SECRET
-from perdure.testing.exploring.programs import COUNT, Interpreter, Place, Program
+from perdure.testing.exploring.programs import Interpreter, Place, Program
 from tests.chaos.plan import GENERATED
 
 PACE = 0.2
@@ -27,7 +27,7 @@ class Generated(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of an older build."""
 
     pace = PACE
-    effects = tuple(programs.contracts(0, PACE).values())
+    effects = tuple(contracts(0, PACE).values())
     steps = (COUNT,)
     mirror = AppColumn("booking", "state")
 
@@ -42,7 +42,7 @@ class GeneratedLater(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a newer build: its effects have other terms."""
 
     pace = PACE
-    effects = tuple(programs.contracts(1, PACE).values())
+    effects = tuple(contracts(1, PACE).values())
     steps = (COUNT,)
     mirror = AppColumn("booking", "state")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from perdure.testing.exploring.programs import ORDER, OWN, Place, Program, contracts
+from perdure.testing.exploring.contracts import OWN, SCAN, contracts
+from perdure.testing.exploring.programs import NAME, ORDER, OTHER, Place, Program
 
 DEPTH = 2
 """Levels of nesting of large programs."""
@@ -21,17 +22,20 @@ class Author:
     Args:
         random: the source of all that is random.
         rare: the share of steps that are of a rare kind.
+        starts: whether they start other entities, and have receipts that are too large for the older build.
     """
 
-    def __init__(self, random: Random, rare: float = 0.0) -> None:
-        self._random, self._rare = random, rare
+    def __init__(self, random: Random, rare: float = 0.0, *, starts: bool = False) -> None:
+        self._random, self._rare, self._starts = random, rare, starts
         self._suffixes = 0
         self._place = 0
-        self._names = list(contracts(0))
+        self._goes_round = False
+        self._started = 0
+        self._names = [name for name in contracts(0) if name != SCAN]
 
     def program(self, secret: str) -> Program:
         """A program with its own way to a cancelled end."""
-        random = self._random
+        random, self._secret = self._random, secret
         large = random.random() < _LARGE
         steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
         cancelling = [self._performance({})] if random.random() < 0.4 else []
@@ -70,7 +74,7 @@ class Author:
 
     def _rare_step(self, depth: int, alone: bool) -> list[Any] | None:
         random = self._random
-        match random.choice(("race", "within", "within", "messages", "renew")):
+        match random.choice(("race", "within", "within", "messages", "renew", "rounds", "start")):
             case "race":
                 return ["race", [self._steps(depth - 1, 1, alone=False) for _ in range(2)]]
             case "within":
@@ -80,7 +84,34 @@ class Author:
                 return ["messages", random.randint(1, 2), random.choice((2, 10, 60))]
             case "renew" if alone:
                 return ["renew"]
+            case "rounds" if alone and not self._place and not self._goes_round:
+                return self._rounds()
+            case "start" if self._starts:
+                self._started += 1
+                return ["start", OTHER, self._started, self._child()]
         return None
+
+    def _child(self) -> dict[str, Any]:
+        """The program of an entity that this one starts. It may start one of the first lifecycle."""
+        random, given = self._random, Author(self._random, self._rare).program(self._secret)
+        if random.random() < 0.3:
+            child = Author(random, self._rare).program(self._secret)
+            given.steps.insert(0, ["start", NAME, 1, child.model_dump()])
+        if random.random() < 0.5:
+            given.steps.append(["tell"])
+        return given.model_dump()
+
+    def _rounds(self) -> list[Any]:
+        random = self._random
+        self._goes_round = True
+        moves = {"entering": Place.TURN.value, **random.choice(({}, {"again": True}, {"then": Place.REST.value}))}
+        performance = self._performance(moves)
+        steps = [self._until_done(performance) if self._is_rare() else performance]
+        if random.random() < 0.5:
+            more = (["until", random.randint(1, 60)], self._performance({}), ["messages", 1, 20], ["step"])
+            steps.insert(random.randrange(2), random.choice(more))
+        how = random.choice(({}, {"same": True}, {"kept": "before"}, {"kept": "after"}))
+        return ["rounds", random.randint(2, 3), how, steps]
 
     def _performance(self, more: dict[str, Any]) -> list[Any]:
         random = self._random
@@ -88,7 +119,9 @@ class Author:
         if random.random() < 0.2 and "again" not in more:  # else it would expire without end
             more["expires"] = random.choice((3, 8, 20, 60))
         name = random.choice(self._names)
-        if self._is_rare():
+        if self._starts and self._is_rare() and self._is_rare():
+            name, more = SCAN, {**more, "large": True}
+        elif self._is_rare():
             more |= self._rare_terms(name)
         return ["perform", name, f"p{self._suffixes}", more]
 

@@ -18,13 +18,15 @@ from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.authoring import RARE, Author
+from perdure.testing.exploring.contracts import SCAN, Scan
 from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
-from perdure.testing.exploring.scenario import Finding, Scenario
-from perdure.testing.exploring.scenarios import EVENTS, FAULTS, PLACES, scenario, shrink
+from perdure.testing.exploring.scenario import RENEWS, Finding, Scenario
+from perdure.testing.exploring.scenarios import AT_RENEWAL, EVENTS, FAULTS, PLACES, scenario, shrink
 from perdure.testing.exploring.subject import Subject, bodies_of
-from perdure.testing.exploring.world import World
+from perdure.testing.exploring.world import LARGEST_RECEIPT, World
 from perdure.testing.script import ScriptError
 
+Act = Callable[[World, Any], None]
 Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 
 
@@ -63,11 +65,25 @@ class Explorer:
 
 def of_random_lifecycles() -> Explorer:
     """Explores random lifecycles, in an older and a newer build."""
-    builds = {number: App([each], bodies_of(each)) for number, each in programs.LIFECYCLES.items()}
-    names = [each.name for each in contracts_of(programs.LIFECYCLES[0])]
-    receipts = dict.fromkeys(names, _receipt)
-    subject = Subject(programs.NAME, builds, receipts, messages=(("note", None),), secret=SECRET)
-    return Explorer(subject, lambda random: Author(random, RARE).program(SECRET))
+    builds = {number: App(each, bodies_of(each[0])) for number, each in programs.LIFECYCLES.items()}
+    names = [each.identity for each in contracts_of(programs.Explored)]
+    receipts = {**dict.fromkeys(names, _receipt), SCAN: _scan}
+    acts: dict[str, Act] = {programs.FOUND.identity: _start, programs.TELL.identity: _tell}
+    subject = Subject(programs.NAME, builds, receipts, messages=(("note", None),), secret=SECRET, acts=acts)
+    return Explorer(subject, lambda random: Author(random, RARE, starts=True).program(SECRET))
+
+
+def _start(world: World, child: programs.Child) -> None:
+    """The application commits a start, which does nothing if it has the entity."""
+    if child.id not in world.database.rows:
+        world.relay.start(Entity(child.lifecycle, child.id), child.program)
+
+
+def _tell(world: World, entity_id: str) -> None:
+    """The application commits a message to the entity that has started this one, once."""
+    row, ending = world.database.rows[programs.starter_of(entity_id)], f" of {entity_id}"
+    if not any(str(text).endswith(ending) for _, text in row.messages):
+        world.relay.send(row, ending)
 
 
 def of_lifecycle(
@@ -86,21 +102,22 @@ def of_lifecycle(
     receipts: dict[str, Callable[[Any], Any]] = {}
     for contract in contracts_of(lifecycle):
         if contract in other_side:
-            receipts[contract.name] = _makes(contract, other_side[contract])
+            receipts[contract.identity] = _makes(contract, other_side[contract])
         elif not isinstance(contract, Lookup):
             raise ScriptError(f"other_side has no receipt for {contract!r}: give one, or a function of its input")
-    names = frozenset(each.name for each in once)
+    names = frozenset(each.identity for each in once)
     subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
     return Explorer(subject, given if callable(given) else lambda random: given)
 
 
 def catalogue() -> set[tuple[str, str]]:
     """Every (place, event) that random lifecycles can meet."""
-    contracts = contracts_of(programs.LIFECYCLES[0])
-    effects = [each.name for each in contracts if isinstance(each, Effect)]
+    contracts = contracts_of(programs.Explored)
+    effects = [each.identity for each in contracts if isinstance(each, Effect)]
     pairs = {("call", f"{how} {name}") for how in CALLS for name in effects}
-    pairs |= {("look-up", f"{how} {each.name}") for how in LOOKS for each in contracts if isinstance(each, Lookup)}
+    pairs |= {("look-up", f"{how} {each.identity}") for how in LOOKS for each in contracts if isinstance(each, Lookup)}
     pairs |= {(place, what) for place in PLACES for what in FAULTS}
+    pairs |= {(RENEWS, what) for what in AT_RENEWAL}
     pairs |= {("event", what) for what in EVENTS}
     pairs |= {
         ("resolved", outcome.value) for outcome in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED)
@@ -110,6 +127,10 @@ def catalogue() -> set[tuple[str, str]]:
     pairs |= {("replayed", how) for how in ("plain", "with local activities")}
     pairs |= {("continued as new", str(count)) for count in range(2, 6)}
     return pairs | {("restarted", ""), ("task refused", "unseen event")}
+
+
+def _scan(given: str) -> Scan:
+    return Scan(id=given, image="x" * (2 * LARGEST_RECEIPT) if given.endswith("large") else "")
 
 
 def _receipt(given: Any) -> str:

@@ -70,7 +70,7 @@ class OtherSide:
 
     Args:
         world: the loop and the workers.
-        scripts: for each name of an effect or look-up, how its calls go.
+        scripts: for each first name of an effect or look-up, how its calls go.
         receipts: makes the receipt of an effect from its input.
     """
 
@@ -93,9 +93,9 @@ class OtherSide:
     async def _perform(self, effect: Effect[Any, Any], given: Any, attempt: Attempt) -> Any:
         """One call of an effect."""
         world, worker, account = self._world, current_worker.get(), self.accounts[attempt.key]
-        how, began = self._next(effect.name, "done"), world.loop.time()
+        how, began = self._next(effect.identity, "done"), world.loop.time()
         account.calls += 1
-        world.cover("call", f"{how} {effect.name}")
+        world.cover("call", f"{how} {effect.identity}")
         await self._wait(0.002)
         if how == "frozen":
             world.inject_fault(worker, "freeze", effect.timeout.total_seconds() + world.span(20))
@@ -145,10 +145,10 @@ class OtherSide:
     async def _answer(self, find: Lookup[Any, Any], given: Any, question: LookupContext) -> Any:
         """One look-up."""
         worker = current_worker.get()
-        how = self._next(find.name, "answers")
+        how = self._next(find.identity, "answers")
         await self._wait(0.002)
         await worker.here()
-        self._world.cover("look-up", f"{how} {find.name}")
+        self._world.cover("look-up", f"{how} {find.identity}")
         if how == "mute":
             raise RuntimeError(f"no answer about {SECRET}")
         account = self.accounts[question.key]
@@ -157,14 +157,16 @@ class OtherSide:
     async def _take(self, step: Step[Any, Any], given: Any, occasion: StepContext) -> Any:
         """One step."""
         worker = current_worker.get()
-        how = self._next(step.name, "done")
+        how = self._next(step.identity, "done")
         await self._wait(0.001)
         if how == "killed before":
             self._world.inject_fault(worker, "kill", 3.0)
         await worker.here()
         if how != "done":
             raise RuntimeError(f"the step failed for {SECRET}")
-        return self._receipts[step.name](given)
+        if (act := self._world.subject.acts.get(step.identity)) is not None:
+            act(self._world, given)
+        return self._receipts[step.identity](given)
 
     def _accept(self, effect: Effect[Any, Any], key: str, given: Any, began: float) -> Any:
         account, now = self.accounts[key], self._world.loop.time()
@@ -174,7 +176,7 @@ class OtherSide:
         account.done_at.append(now)
         account.done_by_calls_of.append(began)
         self._world.caused(effect, key)
-        account.receipt = self._receipts[effect.name](given)
+        account.receipt = self._receipts[effect.identity](given)
         account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")
         visibility_delay = effect.doubt.visibility_delay.total_seconds() if isinstance(effect.doubt, AskFirst) else 0.0
         account.visible_at = account.visible_at or now + self._world.span(visibility_delay)

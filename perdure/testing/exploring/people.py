@@ -31,6 +31,7 @@ class People:
     def __init__(self, world: World) -> None:
         self._world = world
         self._updates = 0
+        self._reconciled: set[Entity] = set()
 
     def cancel(self, entity: Entity) -> None:
         """Request the cancellation."""
@@ -103,7 +104,7 @@ class People:
             on_record = world.database.store.effects().get(parked[0]["key"])
             if on_record is not None and not on_record.in_doubt:
                 world.found("parked, and known", f"{entity}: {parked[0]['effect']}")
-            self._resolve(entity, parked[0]["key"], parked[0]["effect"])
+            self._resolve(entity, parked[0]["key"])
             return True
         if status["waits_for_retry"]:
             if world.random.random() < 0.5:
@@ -116,12 +117,18 @@ class People:
         return False
 
     def _compare(self, entity: Entity, state: str) -> None:
-        """While nothing happens, the mirror shows the state of the workflow."""
+        """While nothing happens, the mirror shows the state of the workflow; if Temporal has lost a history, after a
+        reconciliation."""
         world = self._world
         shown = world.database.moves(entity)[-1].state
         if shown == STARTING:
             shown = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
-        if shown != state and not world.records_lost:
+        if shown == state or world.records_lost:
+            return
+        if world.histories_lost and entity not in self._reconciled:
+            self._reconciled.add(entity)  # an order of the lost run may have come late
+            self.reconcile(entity)
+        else:
             world.found("the mirror shows another state", f"{entity}: {shown}, and its workflow is in {state}")
 
     def status(self, execution: Execution) -> Any:
@@ -140,8 +147,9 @@ class People:
         self._world.relay.recover()
         return True
 
-    def _resolve(self, entity: Entity, key: str, slot: str) -> None:
+    def _resolve(self, entity: Entity, key: str) -> None:
         world = self._world
+        effect, suffix, _ = Key(key).performance  # not its new name, which workers of an older build do not know
         account = world.other_side.accounts[key]
         outcome = EffectStatus.DONE if account.done_at else EffectStatus.NOT_DONE
         if world.random.random() < 0.2:
@@ -149,9 +157,9 @@ class People:
         receipt = account.receipt_json if outcome is EffectStatus.DONE else None
         world.cover("resolved", outcome.value)
         world.settled_by_person.add(key)
-        self._update(
-            entity, "resolve", Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
-        )
+        slot = slot_of(effect, suffix)
+        said = Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
+        self._update(entity, "resolve", said)
 
     def _update(self, entity: Entity, name: str, argument: Any) -> asyncio.Future[None] | None:
         try:

@@ -1,26 +1,29 @@
-"""Random lifecycles: one class that interprets a program, and contracts of every policy and way.
+"""Random lifecycles: one class that interprets a program.
 
 A program is a list of steps, each a list that begins with its word:
 
     ["perform", effect, suffix, {"entering": state, "then": state, "expires": seconds, "again": bool}]
     ["gather", [program, ...]]     ["group", [program, ...]]     ["until", seconds]     ["messages", how many, until]
     ["race", [program, ...]]     ["within", seconds, program]     ["step"]     ["enter", state]     ["save"]
-    ["renew"]     ["retry"]
+    ["renew"]     ["retry"]     ["start", lifecycle, number, program]     ["tell"]
+    ["rounds", how many, {"kept": "before" or "after", "same": bool}, program]
 
 `perform` has as well: `until` = it is performed until it is done, and waits in `HELD` for each retry; `own` = terms of
-its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input. `race`
-and `within` cancel what they leave. Times are counted from the start of the entity, so that a run that starts from its
-top finds the same ones.
+its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input; `large`
+= its receipt is too large for the older build. `race` and `within` cancel what they leave. `rounds` goes round between
+`TURN` and `REST`, with a suffix for each round, unless all have the `same` keys; `kept` = the snapshot counts rounds,
+before a round enters its last state or after that. `start` starts another entity by a step; with `tell` that one sends
+a message to its starter. Times are counted from the start of the entity, so that a run that starts from its top finds
+the same ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cache
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
@@ -28,17 +31,15 @@ from temporalio import workflow
 
 from perdure._wire.requests import OperatorRequest
 from perdure._workflow.lifecycle import Lifecycle
-from perdure.contracts.effects import Effect, Lookup
-from perdure.contracts.limits import RateLimit
+from perdure.contracts.effects import Effect
 from perdure.contracts.outcomes import Done
-from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
 from perdure.contracts.states import state
 from perdure.contracts.steps import Step
+from perdure.testing.exploring.contracts import COUNT, contracts, own_terms
 
-NAME = "explored"
-OWN = ("repeat", "escalate", "window", "ask", "short", "long", "long", "once")
-"""Terms of a performance in place of the contract's; `window` is for effects whose repeats the other side drops, `ask`
-for those that have a look-up."""
+NAME, OTHER = "explored", "other"
+SECONDS_OF_ROUND = 7
+"""How much later what has a time is, in each further round."""
 
 
 class Program(BaseModel):
@@ -56,6 +57,30 @@ class Program(BaseModel):
     at_message: list[Any] = Field(default_factory=list)
     secret: str = ""
 
+    @property
+    def has_large_receipt(self) -> bool:
+        """Whether a receipt may be too large for the older build."""
+        return '"large":true' in self.model_dump_json()
+
+
+class Child(BaseModel):
+    """An entity that another one starts."""
+
+    lifecycle: str
+    id: str
+    program: Program
+
+
+FOUND = Step[Child, str]("found", timeout=timedelta(seconds=2))
+"""Starts an entity, in a transaction of the application."""
+TELL = Step[str, str]("tell", timeout=timedelta(seconds=2))
+"""Sends a message to the entity that has started this one."""
+
+
+def starter_of(entity_id: str) -> str:
+    """The id of the entity that has started this one."""
+    return entity_id.partition("-of-")[2]
+
 
 class Kept(BaseModel):
     """The snapshot.
@@ -64,17 +89,22 @@ class Kept(BaseModel):
         received: texts of messages.
         updated: texts of updates.
         renewed: how many words `renew` are done.
+        rounds: how many rounds are over.
     """
 
     received: list[str] = Field(default_factory=list)
     updated: list[str] = Field(default_factory=list)
     renewed: int = 0
+    rounds: int = 0
 
 
 class Place(StrEnum):
-    """States, in their order; each leads to the next one, and to both ends. A person may be needed between any two."""
+    """States, in their order; each leads to the next one, and to both ends. A person may be needed between any two.
+    After the first one, `TURN` and `REST` may follow each other again and again."""
 
-    S0 = state("s0", leads_to=("s1", "held", "ended"))
+    S0 = state("s0", leads_to=("turn", "s1", "held", "ended"))
+    TURN = state("turn", leads_to=("rest", "held"))
+    REST = state("rest", leads_to=("turn", "s1", "held", "ended"))
     S1 = state("s1", leads_to=("s2", "held", "ended"))
     S2 = state("s2", leads_to=("s3", "held", "ended"))
     S3 = state("s3", leads_to=("s4", "held", "ended"))
@@ -88,91 +118,14 @@ class Place(StrEnum):
 ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
 
 
-def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str], RetryPolicy | None, dict[str, Any]]]:
-    """By the effect's name: policy, retry, and what else its contract has."""
-
-    def s(seconds: float) -> timedelta:
-        return timedelta(seconds=seconds * pace)
-
-    later = s(build)  # a newer build waits a little longer, and that must not matter
-
-    def finds(name: str, **more: Any) -> Lookup[str, str]:
-        return Lookup[str, str](f"find-{name}", timeout=s(3), **more)
-
-    def look(name: str, inline: bool = False, **more: Any) -> AskFirst[str, str]:
-        more.setdefault("visibility_delay", s(4))
-        return AskFirst(finds(name, inline=inline), **more)
-
-    def minute(**more: Any) -> Dedupe:
-        return Dedupe(s(60), s(5), **more)
-
-    retry = RetryPolicy(initial_interval=s(1) + later, maximum_interval=s(30))
-    twice = RetryPolicy(initial_interval=s(1) + later, maximum_interval=s(30), maximum_attempts=2)
-    once = RetryPolicy(initial_interval=s(1), maximum_attempts=1)
-    slow = RetryPolicy(initial_interval=s(20), maximum_interval=s(90))
-    inline = {"inline": True}
-    limit = RateLimit("provider", 0.5 / pace**2)
-    return {
-        "repeat": (Repeat(), retry, {}),
-        "repeat-inline": (Repeat(), twice, inline),
-        "dedupe": (minute(), slow, {}),
-        "dedupe-inline": (minute(), retry, inline),
-        "dedupe-twice": (minute(), twice, {}),
-        "dedupe-limited": (minute(), retry, {"limit": limit}),
-        "look-up": (look("look-up"), retry, {}),
-        "look-up-inline": (look("look-up-inline", inline=True), twice, inline),
-        "look-up-on": (look("look-up-on", tries=None), once, inline),
-        "look-up-twice": (look("look-up-twice", misses=1 + build, tries=2), twice, {}),
-        "escalate": (Escalate(), retry, {}),
-        "escalate-inline": (Escalate(), once, inline),
-        "escalate-limited": (Escalate(), once, {"limit": limit}),
-    }
-
-
-@cache
-def contracts(build: int, pace: float = 1.0) -> dict[str, Effect[str, str]]:
-    """Contracts of every policy and way, as a build has them."""
-    timeout, waits = timedelta(seconds=5 * pace), timedelta(seconds=25 * pace)
-    return {
-        name: Effect[str, str](name, timeout=timeout, doubt=doubt, retry=retry, schedule_to_start_timeout=waits, **more)
-        for name, (doubt, retry, more) in _policies(build, pace).items()
-    }
-
-
-COUNT = Step[str, str]("count", timeout=timedelta(seconds=2))
-
-
-def _own(effect: Effect[str, str], how: str, pace: float) -> dict[str, Any]:
-    """The arguments of `perform` for terms of its own."""
-
-    def s(seconds: float) -> timedelta:
-        return timedelta(seconds=seconds * pace)
-
-    match how:
-        case "repeat":
-            return {"doubt": Repeat()}
-        case "escalate":
-            return {"doubt": Escalate()}
-        case "window":
-            return {"doubt": Dedupe(s(30), s(5), Repeat())}
-        case "ask":
-            assert effect.lookup is not None
-            return {"doubt": AskFirst(effect.lookup, visibility_delay=s(4), misses=2, tries=1, otherwise=Repeat())}
-        case "short":
-            return {"timeout": s(2)}
-        case "long":  # a worker that is frozen, or whose task is lost, may still begin its attempt in time
-            return {"timeout": s(30)}
-        case _:
-            return {"retry": RetryPolicy(initial_interval=s(1), maximum_attempts=1)}
-
-
 async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str) -> None:
     name, suffix, more = arguments
-    effect = next(each for each in lifecycle.effects if each.name == name)
+    effect = next(each for each in lifecycle.effects if each.identity == name)
     at = lifecycle.after(more["expires"]) if "expires" in more else None
     entering, then = (Place(more[each]) if each in more else None for each in ("entering", "then"))
     given = f"{name} {suffix} {secret}" + (f" of build {lifecycle.build}" if more.get("varies") else "")
-    own = _own(effect, more["own"], lifecycle.pace) if "own" in more else {}
+    given += " large" if more.get("large") else ""
+    own = own_terms(effect, more["own"], lifecycle.pace) if "own" in more else {}
     if more.get("confirmed"):
         own["confirmed_by"] = lambda: lifecycle.confirmation(f"{name}/{suffix}")
     while True:
@@ -185,7 +138,7 @@ async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str
         end = await lifecycle.perform(effect, given, entering=entering, then=then, suffix=suffix, expires_at=at, **own)
         if isinstance(end, Done):
             ended = lifecycle.state is Place.ENDED or entering is None
-            if not (ended or ORDER.index(entering) <= _place(lifecycle)):
+            if not (ended or entering not in ORDER or ORDER.index(entering) <= _place(lifecycle)):
                 raise RuntimeError(f"{name} is done, and the state that it was to enter is not entered")
             return
         if not more.get("again"):
@@ -195,13 +148,37 @@ async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str
 
 async def _come_before(lifecycle: Any, place: Place | None) -> None:
     """Enter the states that were left out on the way to `place`, since what was to enter them was never begun."""
-    while place is not None and place is not Place.ENDED and _place(lifecycle) < ORDER.index(place) - 1:
+    if place is Place.REST and lifecycle.state is Place.S0:
+        await lifecycle.enter(Place.TURN)
+    while place in ORDER and place is not Place.ENDED and _place(lifecycle) < ORDER.index(place) - 1:
         await lifecycle.enter(ORDER[_place(lifecycle) + 1])
 
 
 def _place(lifecycle: Any) -> int:
     """How far a lifecycle is in the order of its states. From `HELD` it can go anywhere."""
+    if lifecycle.state in (Place.TURN, Place.REST):
+        return 0
     return len(ORDER) if lifecycle.state is Place.HELD else ORDER.index(lifecycle.state)
+
+
+def _of_round(steps: Sequence[Any], number: int, same: bool) -> Iterator[list[Any]]:
+    """A program, as a round has it: with keys and times of its own."""
+    for word, *arguments in steps:
+        match word:
+            case "perform":
+                name, suffix, more = arguments
+                if "expires" in more:
+                    more = {**more, "expires": more["expires"] + number * SECONDS_OF_ROUND}
+                yield [word, name, suffix if same else f"{suffix}.{number}", more]
+            case "until":
+                yield [word, arguments[0] + number * SECONDS_OF_ROUND]
+            case "gather" | "group" | "race":
+                yield [word, [[*_of_round(branch, number, same)] for branch in arguments[0]]]
+            case "within":
+                seconds, inside = arguments
+                yield [word, seconds + number * SECONDS_OF_ROUND, [*_of_round(inside, number, same)]]
+            case _:
+                yield [word, *arguments]
 
 
 class Interpreter(Lifecycle[Any, Any]):
@@ -218,14 +195,14 @@ class Interpreter(Lifecycle[Any, Any]):
     def __init__(self) -> None:
         self.received: list[str] = []
         self.updated: list[str] = []
-        self._renewed = self._renewals = 0
+        self._renewed = self._renewals = self._rounds = 0
         self._given = Program(steps=[])
 
     async def _interpret(self, given: Program) -> None:
         kept = self.restore(Kept)
         if kept is not None:
             self.received, self.updated = kept.received + self.received, kept.updated + self.updated
-            self._renewed = kept.renewed
+            self._renewed, self._rounds = kept.renewed, kept.rounds
         self._given = given
         await self._all(given.steps)
         if self.state is not Place.ENDED:
@@ -254,7 +231,7 @@ class Interpreter(Lifecycle[Any, Any]):
         return next((text for text in self.received if text.endswith(f" confirms {slot}")), None)
 
     def snapshot(self) -> Kept:
-        return Kept(received=self.received, updated=self.updated, renewed=self._renewed)
+        return Kept(received=self.received, updated=self.updated, renewed=self._renewed, rounds=self._rounds)
 
     async def _all(self, steps: Sequence[Any]) -> None:
         for word, *arguments in steps:
@@ -293,8 +270,27 @@ class Interpreter(Lifecycle[Any, Any]):
                 if self._renewals > self._renewed:
                     self._renewed = self._renewals
                     await self.continue_as_new()
+            case "start":
+                lifecycle, number, program = arguments
+                child = Child(lifecycle=lifecycle, id=f"{number}-of-{self.entity.id}", program=program)
+                await self.step(FOUND, child)
+            case "tell":
+                await self.step(TELL, self.entity.id)
+            case "rounds":
+                await self._go_round(*arguments)
             case _:
                 raise ValueError(f"{word!r} is no word of a program")
+
+    async def _go_round(self, times: int, more: Mapping[str, Any], steps: Sequence[Any]) -> None:
+        kept = more.get("kept")
+        for number in range(self._rounds if kept else 0, times):
+            await self._all([*_of_round(steps, number, more.get("same", False))])
+            if kept == "before":
+                self._rounds = number + 1
+            await _come_before(self, Place.REST)
+            await self.enter(Place.REST)
+            if kept == "after":
+                self._rounds = number + 1
 
     async def _race(self, programs: Sequence[Sequence[Any]]) -> None:
         tasks = [asyncio.ensure_future(self._all(each)) for each in programs]
@@ -310,12 +306,15 @@ class Interpreter(Lifecycle[Any, Any]):
                 await self._all(steps)
 
 
+_STEPS: tuple[Step[Any, Any], ...] = (COUNT, FOUND, TELL)
+
+
 @workflow.defn(name=NAME)
 class Explored(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of one build."""
 
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(0).values())
-    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = _STEPS
 
     @workflow.run
     async def run(self, given: Program) -> None:
@@ -328,11 +327,39 @@ class ExploredLater(Interpreter, Lifecycle[Program, Place]):
 
     build: ClassVar[int] = 1
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
-    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = _STEPS
 
     @workflow.run
     async def run(self, given: Program) -> None:
         await self._interpret(given)
 
 
-LIFECYCLES: dict[int, type[Lifecycle[Program, Place]]] = {0: Explored, 1: ExploredLater}
+@workflow.defn(name=OTHER)
+class Other(Interpreter, Lifecycle[Program, Place]):
+    """The interpreter under another name, in one build."""
+
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(0).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = _STEPS
+
+    @workflow.run
+    async def run(self, given: Program) -> None:
+        await self._interpret(given)
+
+
+@workflow.defn(name=OTHER)
+class OtherLater(Interpreter, Lifecycle[Program, Place]):
+    """The interpreter under another name, in a later build."""
+
+    build: ClassVar[int] = 1
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = _STEPS
+
+    @workflow.run
+    async def run(self, given: Program) -> None:
+        await self._interpret(given)
+
+
+LIFECYCLES: dict[int, tuple[type[Lifecycle[Program, Place]], ...]] = {
+    0: (Explored, Other),
+    1: (ExploredLater, OtherLater),
+}

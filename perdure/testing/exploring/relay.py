@@ -58,9 +58,10 @@ class VirtualRelay:
 
     def wake(self, key: str) -> None:
         """An outcome came late."""
-        for row in self._database.rows.values():
-            if key.startswith(f"{row.entity.lifecycle}/{row.entity.id}"):
-                self._world.loop.call_later(DELAY, self._wake, row, key)
+        lifecycle, identity, _ = key.split("/", 2)
+        row = self._database.rows[identity.partition("~")[0]]
+        assert row.entity.lifecycle == lifecycle
+        self._world.loop.call_later(DELAY, self._wake, row, key)
 
     def recover(self) -> None:
         """Act as `perdure recover`: open entities without a workflow continue from their record."""

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+RENEWS = "continues as new"
+
 
 @dataclass(frozen=True)
 class Fault:
     """A fault of a worker, or of the database, at the n-th time that a place is reached.
 
     Attributes:
-        place: `before the commit` or `after the commit`.
+        place: `before the commit`, `after the commit`, or `continues as new` (a worker reports that a run does).
         number: which time, from 1.
-        what: `kill`, `freeze`, `cut off`, `stop`, `away` (the database), `lose replies`, `lock`.
+        what: `kill`, `freeze`, `cut off`, `stop`, `away` (the database), `lose replies`, `lock`; where a run continues
+            as new, any event.
         seconds: how long that lasts.
     """
 
@@ -33,7 +36,8 @@ class Event:
         what: a fault, or `cancel`, `cancel through Temporal`, `retry`, `send again`, `message`, `confirm` (a message
             confirms what was done), `update` (one of the author's), `again` (a message is delivered once more),
             `terminate`, `lose Temporal`, `restore` (the database is as it was before the first attempts), `evict`,
-            `start worker`, `mirror` (it is written once more), `worker's clock` and `Temporal's clock` (they jump).
+            `start worker`, `deploy` (workers of the newest build replace all others), `mirror` (it is written once
+            more), `worker's clock` and `Temporal's clock` (they jump).
         seconds: how long that lasts.
     """
 

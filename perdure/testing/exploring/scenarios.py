@@ -10,15 +10,17 @@ from typing import Any
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.other_side import CALLS, LOOKS
-from perdure.testing.exploring.scenario import Event, Fault, Scenario
+from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.scenario import RENEWS, Event, Fault, Scenario
 
 PLACES = ("before the commit", "after the commit")
 FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
 EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
-    *("confirm", "update"),
+    *("confirm", "update", "deploy"),
     *("evict", "terminate", "lose Temporal", "restore", "start worker", "worker's clock", "Temporal's clock", *FAULTS),
 )
+AT_RENEWAL = ("message", "message", "confirm", "update", "retry", "cancel", "cancel through Temporal", "kill", "stop")
 _STEPS = ("done", "fails", "killed before")
 
 
@@ -27,7 +29,7 @@ def scenario(
 ) -> Scenario:
     """The scenario of a seed, for a lifecycle with these contracts and this input."""
     random = Random(f"scenario {seed}")
-    calls = {each.name: script for each in contracts if (script := _script(random, each))}
+    calls = {each.identity: script for each in contracts if (script := _script(random, each))}
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
     events = _events(random, _few(random, 0.9 * hostile))
@@ -36,7 +38,7 @@ def scenario(
         given=given,
         calls=calls,
         faults=faults,
-        events=_possible(events),
+        events=_with_help(given, _possible(events)),
         builds=random.choice(((0,), (0, 0), (0, 1), (1, 0))),
         renews=random.choice((0, 0, 1, 2, 3, 6)),
         single_batch=random.random() < 0.3,
@@ -63,6 +65,8 @@ def _seconds(random: Random) -> float:
 
 
 def _fault(random: Random) -> Fault:
+    if random.random() < 0.2:
+        return Fault(RENEWS, random.randint(1, 3), random.choice(AT_RENEWAL), _seconds(random))
     return Fault(random.choice(PLACES), random.randint(1, 14), random.choice(FAULTS), _seconds(random))
 
 
@@ -89,6 +93,12 @@ def _possible(events: tuple[Event, ...]) -> tuple[Event, ...]:
     minutes, it takes for one that came after it."""
     restored = any(each.what == "restore" for each in events)
     return tuple(each for each in events if not restored or each.what != "Temporal's clock")
+
+
+def _with_help(given: Any, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """What an operator does in any case: a receipt that is too large for the older build needs the newer one."""
+    needed = isinstance(given, Program) and given.has_large_receipt
+    return (*events, Event(120.0, "deploy")) if needed else events
 
 
 def shrink(
@@ -147,6 +157,17 @@ def smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
             yield [*before, *step[2], *after]
             for smaller in smaller_steps(step[2]):
                 yield [*before, [*step[:2], smaller], *after]
+        elif step[0] == "start":
+            for smaller in smaller_steps(step[3]["steps"]):
+                yield [*before, [*step[:3], {**step[3], "steps": smaller}], *after]
+        elif step[0] == "rounds":
+            word, times, more, inside = step
+            if times > 1:
+                yield [*before, [word, times - 1, more, inside], *after]
+            if more:
+                yield [*before, [word, times, {}, inside], *after]
+            for smaller in smaller_steps(inside):
+                yield [*before, [word, times, more, smaller], *after]
         elif step[0] in ("gather", "group", "race"):
             branches = step[1]
             for number, branch in enumerate(branches):

@@ -43,6 +43,12 @@ def _steps(steps: list[Any], indent: str) -> Iterator[str]:
         if word == "within":
             yield f"{indent}within {arguments[0]} s:"
             yield from _steps(arguments[1], indent + "  ")
+        elif word == "start":
+            yield f"{indent}start {arguments[0]} number {arguments[1]}:"
+            yield from _steps(arguments[2]["steps"], indent + "  ")
+        elif word == "rounds":
+            yield f"{indent}{arguments[0]} rounds" + "".join(f", {k}={v}" for k, v in arguments[1].items()) + ":"
+            yield from _steps(arguments[2], indent + "  ")
         elif word in ("gather", "group", "race"):
             yield f"{indent}{word}:"
             for number, branch in enumerate(arguments[0], 1):

@@ -15,8 +15,9 @@ from perdure.contracts.effects import Effect
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.authoring import RARE, Author
+from perdure.testing.exploring.contracts import COUNT, contracts
 from perdure.testing.exploring.other_side import SECRET
-from perdure.testing.exploring.programs import COUNT, NAME, Place, Program, contracts
+from perdure.testing.exploring.programs import NAME, Place, Program
 from perdure.testing.exploring.scenario import Fault, Scenario
 from perdure.testing.exploring.scenarios import scenario, smaller_scenarios, smaller_steps
 from perdure.testing.exploring.sql_acts import OUTSIDE, PLACES, STARTS, VERBS, WAYS, Act
@@ -78,7 +79,7 @@ def subject() -> Subject:
         0: App([programs.Explored], bodies_of(programs.Explored)),
         1: App([Newer, Second], bodies_of(Newer)),
     }
-    receipts = {each.name: lambda given: f"receipt of {given}" for each in contracts_of(Newer)}
+    receipts = {each.identity: lambda given: f"receipt of {given}" for each in contracts_of(Newer)}
     return Subject(NAME, builds, receipts, messages=(("note", None),), secret=SECRET)
 
 

@@ -104,7 +104,7 @@ class SqlWorld(World):
             if self.findings:
                 return
             self.database.do(self.database.read())
-            still = [each.entity for each in self.database.rows.values() if not self._over(each.entity)]
+            still = [each.entity for each in self.database.rows.values() if not self.is_over(each.entity)]
             if not still:
                 self.findings.extend(self.database.do(judge_all(self)))
                 return
@@ -118,10 +118,6 @@ class SqlWorld(World):
             if self.findings:
                 return
         self.found("never ends", f"{still}: people helped {_HELP} times, {self.loop.time():.0f} s")
-
-    def _over(self, entity: Entity) -> bool:
-        execution = self.temporal.executions.get(entity.workflow_id(None))
-        return self.database.is_final(entity) and (execution is None or not execution.open)
 
     def sent(self, entity: Entity) -> list[Sent]:
         """See base class."""
@@ -172,9 +168,9 @@ class SqlWorld(World):
 
     def start_worker(self, build: int | None = None) -> None:
         """See base class; it looks at the record first."""
-        builds = self.scenario.builds
+        build = self.next_build() if build is None else build
         super().start_worker(build)
-        self.relay.keep(self._check_record(builds[(len(self.workers) - 1) % len(builds)] if build is None else build))
+        self.relay.keep(self._check_record(build))
 
     async def _check_record(self, build: int) -> None:
         """What a worker looks at when it starts."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.workers import current_worker
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.world import World
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,11 @@ class Subject:
     Attributes:
         lifecycle: its name.
         builds: the app of each build, with bodies from `bodies_of`.
-        receipts: for each effect, look-up and step: what makes its receipt from its input.
-        once: names of effects that each entity may cause once at most, under whatever key.
+        receipts: for each effect, look-up and step, by its first name: what makes its receipt from its input.
+        once: first names of effects that each entity may cause once at most, under whatever key.
         messages: signals that arrive at random: name and payload; the payload None stands for its number, as text.
         secret: personal data in the input, which may be found in payloads only; None = there is none to be looked for.
+        acts: for each step that does something in the application's database: that, from its input.
     """
 
     lifecycle: str
@@ -32,6 +36,7 @@ class Subject:
     once: frozenset[str] = frozenset()
     messages: tuple[tuple[str, Any], ...] = ()
     secret: str | None = None
+    acts: Mapping[str, Callable[[World, Any], None]] = field(default_factory=dict)
 
 
 def bodies_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Any]:

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 GRACE = 3.0
 """Seconds that a worker gives its calls when it is stopped."""
-_STEP = 0.001
-"""Seconds between the completion of a workflow task and its receipt."""
-
 current_worker: contextvars.ContextVar[Worker] = contextvars.ContextVar("worker")
 
 
@@ -246,7 +243,7 @@ class Worker:
                 return
             task.completed(task)
 
-        self.world.loop.call_later(_STEP, received)
+        self.world.loop.call_later(self.world.report_time(task), received)
 
     # -- activities
 

@@ -35,7 +35,7 @@ from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
 from perdure.testing.exploring.rooms import DatabaseRoom, RelayRoom
 from perdure.testing.exploring.runs import Run
-from perdure.testing.exploring.scenario import Event, Finding, Scenario
+from perdure.testing.exploring.scenario import RENEWS, Event, Finding, Scenario
 from perdure.testing.exploring.stand_ins import standing_in
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.temporal import VirtualTemporal
@@ -47,9 +47,13 @@ from perdure.testing.server import START
 _SINGLE_BATCH = 2
 """The flag by which the SDK applies all jobs of an activation at once. The flag 1 is set by each run that needs it."""
 NEVER = 10**9
+LARGEST_RECEIPT = 2_000
+"""Bytes of a receipt in a virtual world: what is larger costs time."""
 MOST_ACTIVATIONS = 3_000
 MOST_RUNS = 60
 LONGEST = timedelta(days=2)
+_REPORT, _LONG_REPORT = 0.001, 0.05
+"""Seconds between the completion of a workflow task and its receipt: usually, and long enough for a message to come."""
 _HELP = 80
 """Number of acts of people, after which the scenario counts as endless."""
 
@@ -113,6 +117,7 @@ class World:
         self.relay: RelayRoom = rooms[1]
         self.people: People = People(self)
         self.workers: list[Worker] = []
+        self._builds = scenario.builds
         self._hosts: dict[tuple[int, str], sdk.Host] = {}
         self._places: Counter[str] = Counter()
         self._faults = {(each.place, each.number): each for each in scenario.faults}
@@ -143,7 +148,7 @@ class World:
             self.start_worker()
         self.relay.start(entity, self.scenario.given)
         for event in self.scenario.events:
-            self.loop.call_later(event.at, self._happens, entity.id, event)
+            self.loop.call_later(event.at, self._happens_to_one, event)
         self._until_over(entity)
         for _ in range(self.scenario.restarts):
             if self.findings:
@@ -159,16 +164,24 @@ class World:
             self._run()
             if self.findings:
                 return
-            execution = self.temporal.executions.get(entity.workflow_id(None))
-            if self.database.is_final(entity) and (execution is None or not execution.open):
-                self.findings += judge(self.evidence(entity))
-                self.findings += judge_keys(self.results, entity, began)
+            entities = [row.entity for row in self.database.rows.values()]
+            still = [each for each in entities if not self.is_over(each)]
+            if not still:
+                for each in entities:
+                    self.findings += judge(self.evidence(each))
+                self.findings += judge_keys(self._results_of(entity), entity, began)
                 return
-            if not self.people.help(entity):
+            if not sum(self.people.help(each) for each in still):
+                execution = self.temporal.executions.get(still[0].workflow_id(None))
                 status = self.people.status(execution) if execution and execution.open else None
-                self.found("stands still", f"{entity}: {status}")
+                self.found("stands still", f"{still[0]}: {status}")
                 return
         self.found("never ends", f"{entity}: people helped {_HELP} times, {self.loop.time():.0f} s")
+
+    def is_over(self, entity: Entity) -> bool:
+        """Whether an entity has ended, with its workflow."""
+        execution = self.temporal.executions.get(entity.workflow_id(None))
+        return self.database.is_final(entity) and (execution is None or not execution.open)
 
     def _run(self) -> None:
         try:
@@ -192,6 +205,11 @@ class World:
 
     def _jump(self, seconds: float) -> timedelta:
         return timedelta(seconds=10 * seconds * self.random.choice((-1, 1)))
+
+    def _results_of(self, entity: Entity) -> dict[str, list[PerformResult]]:
+        """The results under all keys that are of no other entity."""
+        others = [row.entity for entity_id, row in self.database.rows.items() if entity_id != entity.id]
+        return {key: each for key, each in self.results.items() if not any(belongs(key, other) for other in others)}
 
     def evidence(self, entity: Entity) -> Evidence:
         """What is known of an entity that is over."""
@@ -258,10 +276,20 @@ class World:
 
     def start_worker(self, build: int | None = None) -> None:
         """One more worker, of `build` or of the one whose turn it is."""
-        builds = self.scenario.builds
-        build = builds[len(self.workers) % len(builds)] if build is None else build
-        self.workers.append(Worker(self, f"worker {len(self.workers)}", self.subject.builds[build]))
+        app = self.subject.builds[self.next_build() if build is None else build]
+        self.workers.append(Worker(self, f"worker {len(self.workers)}", app))
         self.temporal.wake()
+
+    def next_build(self) -> int:
+        """The build of the next worker."""
+        return self._builds[len(self.workers) % len(self._builds)]
+
+    def _deploy(self) -> None:
+        """Workers of the newest build take the place of all others."""
+        self._builds = (max(self.subject.builds),)
+        for each in self.workers:
+            each.stop()
+        self.start_worker()
 
     def worker_for(self, lifecycle: str) -> Worker | None:
         """A worker that can take a task now."""
@@ -305,9 +333,23 @@ class World:
         """The other side has done something, in the generation that the key names; sent again on purpose, it is the
         same."""
         _, of_round, what = key.split("/", 2)
-        earlier = self._caused.setdefault((of_round, effect.name), what.partition("~")[0])
-        if earlier != what.partition("~")[0] and effect.name in self.subject.once:
+        earlier = self._caused.setdefault((of_round, effect.identity), what.partition("~")[0])
+        if earlier != what.partition("~")[0] and effect.identity in self.subject.once:
             self.found("done twice", f"{effect.name}: as {earlier}, and again as {what}")
+
+    def report_time(self, task: WorkflowTask) -> float:
+        """How many seconds the report of a workflow task takes. Where its run continues as new, something may happen
+        meanwhile."""
+        if not any(command.HasField("continue_as_new_workflow_execution") for command in task.commands):
+            return _REPORT
+        self._places[RENEWS] += 1
+        fault = self._faults.get((RENEWS, self._places[RENEWS]))
+        if fault is None:
+            return _REPORT
+        self.cover(RENEWS, fault.what)
+        entity = Entity.of_workflow(task.run.workflow_id, task.run.lifecycle, 0)
+        self._happens(entity.id, Event(self.loop.time(), fault.what, fault.seconds))
+        return _LONG_REPORT
 
     async def point(self, worker: Worker, place: str) -> None:
         """A worker comes to a place where something may happen to it."""
@@ -345,6 +387,10 @@ class World:
     def _lose_histories(self) -> None:
         self.histories_lost = True
         self.acknowledged.clear()
+
+    def _happens_to_one(self, event: Event) -> None:
+        rows = sorted(self.database.rows)
+        self._happens(self.random.choice(rows) if len(rows) > 1 else rows[0], event)
 
     def _happens(self, entity_id: str, event: Event) -> None:
         row = self.database.rows[entity_id]
@@ -387,13 +433,16 @@ class World:
                 if execution is not None and is_open and execution.tasks.task is None:
                     for worker in self.workers:
                         worker.evict(execution.run)
+            case "deploy":
+                self._deploy()
             case "start worker":
                 self.start_worker()
             case "restore":
                 self.acknowledged.clear()
                 self.records_lost = True
                 self.database.store.lose_records()
-                self.loop.call_later(event.seconds, self.people.reconcile, row.entity)
+                for each in self.database.rows.values():
+                    self.loop.call_later(event.seconds, self.people.reconcile, each.entity)
             case "worker's clock":
                 self.random.choice(self.workers).clock_ahead += self._jump(event.seconds)
             case "Temporal's clock":
@@ -421,7 +470,12 @@ def _deterministic(world: World) -> Iterator[None]:
     """The same seed gives the same bytes: tokens and times that are put on record come from the world."""
     seeded = _Seeded(world)
     clock = property(lambda host: current_worker.get().now)
-    with standing_in((attempts, "secrets", seeded), (record, "time", seeded), (TemporalHost, "now", clock)):
+    with standing_in(
+        (attempts, "secrets", seeded),
+        (record, "time", seeded),
+        (TemporalHost, "now", clock),
+        (attempts, "LARGEST_RECEIPT", LARGEST_RECEIPT),
+    ):
         yield
 
 
