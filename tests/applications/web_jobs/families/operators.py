@@ -201,7 +201,7 @@ class FamilyPeople(People):
         if execution is None or not execution.open or (execution.tasks.task is None and not execution.run.due):
             self.help(entity)
 
-    def _resolve(self, entity: Entity, key: str, slot: str) -> None:
+    def _resolve(self, entity: Entity, key: str) -> None:
         world: Any = self._world
         work = world.pages.works.get(key)
         if work is not None and work.begun and world.loop.time() < work.done_at:
@@ -212,5 +212,5 @@ class FamilyPeople(People):
         world.settled_by_person.add(key)
         world.cover("resolved", outcome.value)
         receipt = {"status": 200} if done else None
-        said = Resolution(by="a person", note="looked", effect=slot, outcome=outcome, receipt=receipt)
+        said = Resolution(by="a person", note="looked", effect=key, outcome=outcome, receipt=receipt)
         self._update(entity, "resolve", said)

@@ -115,7 +115,7 @@ class FamilyWorld(SqlWorld):
         for _ in range(_ROUNDS):
             await asyncio.sleep(_ROUND)
             await self.database.read()
-            still = [each.entity for each in self.database.rows.values() if not self._over(each.entity)]
+            still = [each.entity for each in self.database.rows.values() if not self.is_over(each.entity)]
             if self.findings or not (still or self.operators.busy or await self.database.behind()):
                 break
             for entity in still:
