@@ -373,7 +373,7 @@ async def _put_on_record(
         # receipt a done effect could not continue for ever, so it is in doubt: its policy, or a person, finds another.
         if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
             lost = f"its receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
-            report = report.model_copy(update={"said": CallResult.IN_DOUBT, "receipt": None, "why": lost})
+            report = report.model_copy(update={"result": CallResult.IN_DOUBT, "receipt": None, "why": lost})
         return report.model_copy(update={"recorded": False, "version": version})
     view = answer.effect or EffectView(status=status, token=begun.token)
     if status is EffectStatus.DONE and view.receipt is None and view.too_large is None:
