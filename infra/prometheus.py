@@ -78,8 +78,8 @@ class Prometheus:
         return [each["labels"] for each in found.get("alerts", []) if each["state"] == "firing"]
 
     async def series(self, expression: str) -> list[Any]:
-        """The series that an expression has now."""
-        return list((await self._asked("query", query=expression))["result"])
+        """The series that an expression has now; none before it answers."""
+        return list((await self._asked("query", query=expression)).get("result", []))
 
     async def _asked(self, what: str, **about: str) -> dict[str, Any]:
         url = f"http://{self._address}/api/v1/{what}?{urllib.parse.urlencode(about)}"

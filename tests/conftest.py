@@ -30,6 +30,7 @@ from perdure.telemetry import traces
 from tests.app_tables import APP_TABLES
 from tests.mail_secret import MAIL_SECRET
 from tests.nested import TEMPORARY
+from tests.patience import be_patient
 from tests.world import World
 
 # Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
@@ -40,6 +41,7 @@ Runtime.set_default(quiet_runtime())
 os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
 # A shell lets what it starts in the background ignore SIGINT, and so the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+be_patient()
 
 PROMPT_TIMERS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',

@@ -95,5 +95,7 @@ def _be_perdure(arguments: list[str], environment: dict[str, str], log: Path) ->
     os.dup2(output, sys.stderr.fileno())
     sys.argv = ["perdure", *arguments]
     from perdure.cli import main
+    from tests.patience import be_patient
 
+    be_patient()
     main()

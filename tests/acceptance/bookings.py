@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -33,6 +34,17 @@ async def commit_bookings(world: World, kinds: Iterable[str], ids: Sequence[str]
             for entity_id in ids or [kind]:
                 await world.db.execute("insert into booking (id) values ($1)", entity_id)
                 await world.client.start(kind, entity_id, Booking(), connection=world.db)
+
+
+async def time_enough(world: World, kind: str) -> float:
+    """Seconds after which a booking of this kind may expire and has surely been tried: ten times what one takes here
+    and now. The counterparty knows of none afterwards."""
+    began = asyncio.get_running_loop().time()
+    await world.client.start(kind, "measured", Booking())
+    assert await world.ended(kind, "measured") == "done"
+    world.counterparty.accepted.clear()
+    world.counterparty.requests.clear()
+    return max(1.0, 10 * (asyncio.get_running_loop().time() - began))
 
 
 async def is_parked(world: World, kind: str, entity_id: str | None = None) -> bool:

@@ -15,7 +15,7 @@ import psutil
 
 from perdure.servers.ports import free_port
 from perdure.testing.proxy import proxied
-from tests.deadline import in_time
+from tests.deadline import DEADLINE, in_time
 from tests.world import World
 
 
@@ -30,12 +30,11 @@ class Asked:
         """For PERDURE_HEALTH."""
         return f"127.0.0.1:{self.port}"
 
-    async def ask(self, question: str) -> tuple[int, dict[str, Any]]:
-        """Status and body; status 0 if it does not answer."""
-        patience = aiohttp.ClientTimeout(total=2)
+    async def ask(self, question: str, patience: float = DEADLINE) -> tuple[int, dict[str, Any]]:
+        """Status and body; status 0 if it does not answer in so many seconds."""
         try:
             async with (
-                aiohttp.ClientSession(timeout=patience) as http,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=patience)) as http,
                 http.get(f"http://{self.address}/{question}") as answer,
             ):
                 return answer.status, await answer.json()
@@ -71,7 +70,7 @@ async def test_an_unavailable_server_makes_a_process_not_ready_and_still_live(mo
             PERDURE_HEALTH=asked.address,
             PERDURE_DATABASE_URL=url,
             FREEZING_FOLDER=str(mortal.folder),
-            FREEZING_WITHIN="15",
+            FREEZING_WITHIN="60",
         )
         await mortal.until(asked.ready, "it is ready")
         try:
@@ -104,7 +103,7 @@ async def test_a_service_or_an_event_loop_that_stands_still_is_reported_until_it
         (folder / service).unlink()
         await world.until(asked.ready, "it goes on", every=0.3)
     await worker.freeze()
-    assert await asked.ask("live") == (0, {})
+    assert await asked.ask("live", 2) == (0, {})
     worker.thaw()
     await world.until(asked.ready, "it goes on", every=0.3)
 

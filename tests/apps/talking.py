@@ -32,7 +32,7 @@ from perdure import (
     state,
 )
 from tests.apps.calls import do_booking, find_booking
-from tests.apps.contracts import Booking, Ticket
+from tests.apps.contracts import TIMEOUT, Booking, Ticket
 
 ESCALATE = Escalate()
 QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
@@ -40,16 +40,13 @@ SLOW = RetryPolicy(initial_interval=timedelta(hours=1), maximum_interval=timedel
 
 
 def _ring(
-    name: str, inline: bool = False, retry: RetryPolicy = QUICK, doubt: Escalate | Repeat = ESCALATE
+    name: str,
+    inline: bool = False,
+    retry: RetryPolicy = QUICK,
+    doubt: Escalate | Repeat = ESCALATE,
+    timeout: timedelta = TIMEOUT,
 ) -> Effect[Booking, Ticket]:
-    return Effect[Booking, Ticket](
-        name,
-        timeout=timedelta(seconds=1),
-        doubt=doubt,
-        retry=retry,
-        inline=inline,
-        heartbeat_timeout=timedelta(seconds=2),
-    )
+    return Effect[Booking, Ticket](name, timeout=timeout, doubt=doubt, retry=retry, inline=inline)
 
 
 def _look(tail: str, inline: bool) -> Effect[Booking, Ticket]:
@@ -66,8 +63,8 @@ def _look(tail: str, inline: bool) -> Effect[Booking, Ticket]:
 
 
 RING, RING_INLINE = _ring("do-ring"), _ring("do-ring-inline", inline=True)
-RING_LATER = _ring("do-ring-later", inline=True)
-RING_AGAIN = _ring("do-ring-again", inline=True, doubt=Repeat())
+RING_LATER = _ring("do-ring-later", inline=True, timeout=timedelta(seconds=1))
+RING_AGAIN = _ring("do-ring-again", inline=True, doubt=Repeat(), timeout=timedelta(seconds=1))
 RING_SLOWLY = _ring("do-slow", retry=SLOW)
 RING_ON = _ring("do-plod")
 LOOK, LOOK_INLINE = _look("", False), _look("-inline", True)

@@ -19,6 +19,7 @@ from bench.peers.report import ROWS, Measured, as_json, cells, from_json, markdo
 from bench.peers.rig import RULES, SCENARIOS
 from bench.peers.tools import ROOT, TOOLS, Tool, lines_of_code
 from perdure.servers.ports import free_port
+from tests.deadline import DEADLINE
 
 PAGE = (ROOT / "docs" / "comparison.md").read_text()
 FINE = Judged(orders=5, ended=5, lost=0, reported=0, twice=0, unpaid=0, seconds=2.4)
@@ -138,7 +139,7 @@ async def test_a_side_that_forgets_keys_charges_again_after_its_window(shop: aio
     await _put(shop, "/rules", {"window": 1.0, "lag": None})
     first = await _charge(shop)
     assert await _charge(shop) == first
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while await _charge(shop) == first:
             await asyncio.sleep(0.05)
 
@@ -148,7 +149,7 @@ async def test_a_side_with_a_look_up_shows_a_charge_late(shop: aiohttp.ClientSes
     first = await _charge(shop)
     async with shop.get("/charges/1") as answer:
         assert answer.status == 404
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while True:
             async with shop.get("/charges/1") as answer:
                 if answer.status == 200:
@@ -162,7 +163,7 @@ async def test_a_process_at_a_held_place_waits_until_it_is_released(shop: aiohtt
     await _put(shop, "/rules", RULES["keeps"])
     await _put(shop, "/hold", {"place": "reply-held"})
     charging = asyncio.create_task(_charge(shop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         record: dict[str, object] = {}
         while record.get("waiting") != 1:
             async with shop.get("/record") as answer:

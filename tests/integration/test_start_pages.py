@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from perdure import App
+from tests.deadline import DEADLINE
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ async def _run(page: Path, folder: Path, dsn: str) -> str:
         start_new_session=True,
     )
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), 150)
+        said, _ = await asyncio.wait_for(process.communicate(), 4 * DEADLINE)  # some compile first
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)

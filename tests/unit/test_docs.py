@@ -29,6 +29,7 @@ from perdure.cli import cli
 from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 from perdure.settings import Settings
+from tests.deadline import DEADLINE
 from workers.telephony import commands as telephony_commands
 from workers.web_jobs import job_types
 
@@ -131,7 +132,7 @@ async def test_the_first_body_of_an_effect_sends_its_key_and_sorts_the_answers(
     key = Key.of(Entity("order", "17"), "charge")
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = "http://{}:{}".format(*server.sockets[0].getsockname())
-    async with server, httpx.AsyncClient(base_url=url, trust_env=False) as http:
+    async with server, httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE) as http:
         attempt = Attempt(key, 1, datetime(2030, 1, 1, tzinfo=UTC), boot_clock() + 60, resources=http)
         try:
             ended = (await page.charge(page.Payment(order=17, cents=1000), attempt)).charge

@@ -9,6 +9,7 @@ import pytest
 
 from perdure.contracts import EffectStatus
 from perdure.errors import NoSuchEntity, NotNow
+from tests.acceptance.bookings import time_enough
 from tests.apps.bodies import app
 from tests.apps.bookings import Count, Counter, Escalate, LookupBooking
 from tests.apps.contracts import Booking
@@ -61,9 +62,10 @@ async def test_an_open_entity_is_not_restarted(world: World) -> None:
 
 
 async def test_an_entity_with_an_effect_in_doubt_is_not_restarted(world: World) -> None:
-    world.counterparty.replies.append({"accept": True, "close": True})
     async with world.worker(app):
-        await world.client.start(Escalate, "a", Booking(seconds=0.5))
+        enough = await time_enough(world, "escalate")
+        world.counterparty.replies.append({"accept": True, "close": True})
+        await world.client.start(Escalate, "a", Booking(seconds=enough))
         assert await world.ended("escalate", "a") == "expired"
     assert (await world.client.status(Escalate, "a")).effects[0].status is EffectStatus.IN_DOUBT
     with pytest.raises(NotNow, match="whether 'escalate/a/do-escalate' happened is not known: Resolve"):

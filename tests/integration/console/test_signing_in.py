@@ -13,6 +13,7 @@ from perdure.console import Console, Host, InsecureLocal, Person, Proxy, Tokens,
 from perdure.console.security import HEADERS, VISITOR
 from perdure.console.sessions import COOKIE
 from tests.command import perdure
+from tests.deadline import DEADLINE
 from tests.integration.console.browsing import open_console, readable, serving, told
 from tests.world import World
 
@@ -50,14 +51,20 @@ async def test_a_token_signs_one_browser_in_once_until_it_signs_out(world: World
 async def test_a_proxys_header_counts_from_the_proxy_alone(world: World) -> None:
     granting = {"group:ops": Person.granted("settle"), "*": Person.granted("look")}
     user, groups = "X-Forwarded-User", "X-Forwarded-Groups"
-    async with open_console(world, Proxy(user, ["127.0.0.0/8"], granting, groups)) as site, httpx.AsyncClient() as http:
+    async with (
+        open_console(world, Proxy(user, ["127.0.0.0/8"], granting, groups)) as site,
+        httpx.AsyncClient(timeout=DEADLINE) as http,
+    ):
         page = await http.get(site.url, headers={user: "ann", groups: "dev, ops"})
         assert "ann" in readable(page.text)
         assert 'title="settle, look"' in page.text
         assert (await http.get(site.url)).status_code == 401
         assert (await http.get(site.url, headers=[(user, "ann"), (user, "root")])).status_code == 401
         assert (await http.get(site.url, headers={user: "a" * 201})).status_code == 401
-    async with open_console(world, Proxy(user, ["10.0.0.7"], granting)) as site, httpx.AsyncClient() as http:
+    async with (
+        open_console(world, Proxy(user, ["10.0.0.7"], granting)) as site,
+        httpx.AsyncClient(timeout=DEADLINE) as http,
+    ):
         assert (await http.get(site.url, headers={user: "ann", "X-Forwarded-For": "10.0.0.7"})).status_code == 401
 
 

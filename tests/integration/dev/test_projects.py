@@ -16,7 +16,7 @@ import yaml
 
 from perdure._dev.project import Template, make
 from perdure.errors import InvalidSetting
-from tests.deadline import until
+from tests.deadline import DEADLINE, until
 from tests.developing import RUNS, clean_environment, developing
 
 EACH = pytest.mark.parametrize("template", list(Template))
@@ -95,7 +95,7 @@ async def test_an_order_of_a_web_application_is_charged(template: Template, tmp_
     assert curl
     words = shlex.split(curl[0])
     url = next(word for word in words if word.startswith("http://"))
-    async with developing(project, command=("make", "dev")) as dev, httpx.AsyncClient() as client:
+    async with developing(project, command=("make", "dev")) as dev, httpx.AsyncClient(timeout=DEADLINE) as client:
         await dev.writes(RUNS)
 
         async def bought() -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from perdure._store import schema
 from perdure.errors import SchemaMismatch
+from tests.deadline import DEADLINE
 from tests.integration.store.schemas import blank, catalog, command, empty
 from tests.integration.store.stores import Connection
 
@@ -128,7 +129,7 @@ async def test_two_that_migrate_at_once_apply_a_changed_text_once(
             await blank.execute("lock table perdure.migration in share row exclusive mode")
             at_once = [asyncio.ensure_future(schema.migrate(each)) for each in both]
             waiting = "select count(*) = 2 from pg_locks where not granted and relation = 'perdure.migration'::regclass"
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 while not await blank.fetchval(waiting):
                     await asyncio.sleep(0.01)
         applied = await asyncio.gather(*at_once)

@@ -6,15 +6,17 @@ import pytest
 
 from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
+from tests.acceptance.bookings import time_enough
 from tests.apps.bodies import app
 from tests.apps.contracts import Booking
 from tests.world import World
 
 
 async def test_a_doubt_left_by_an_expired_entity_blocks_a_restart_until_somebody_settles_it(world: World) -> None:
-    world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
     async with world.worker(app):
-        await world.client.start("escalate", "a", Booking(seconds=4))
+        enough = await time_enough(world, "escalate")
+        world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
+        await world.client.start("escalate", "a", Booking(seconds=enough))
         assert await world.ended("escalate", "a") == "expired"
         assert [each.status for each in (await world.client.status("escalate", "a")).effects] == [EffectStatus.IN_DOUBT]
         with pytest.raises(NotNow, match="is not known"):

@@ -24,7 +24,7 @@ from perdure.settings import settings
 from perdure.telemetry import names
 from perdure.telemetry.exporting import exporting
 from perdure.telemetry.metrics import meter_of
-from tests.acceptance.bookings import commit_bookings, parked
+from tests.acceptance.bookings import commit_bookings, parked, time_enough
 from tests.apps.bodies import app
 from tests.apps.bookings import Way
 from tests.apps.contracts import Booking
@@ -159,9 +159,10 @@ async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Meter
 
 
 async def test_an_expired_effect_is_counted_by_whether_it_may_have_happened(world: World, here: Metered) -> None:
-    world.counterparty.replies_to = {"a": [ACCEPTED_UNSAID], "b": [{"not_done": "busy"}] * 30}
+    world.counterparty.replies_to = {"a": [ACCEPTED_UNSAID], "b": [{"not_done": "busy"}] * 300}
+    enough = await time_enough(world, "escalate")
     for entity_id in ("a", "b"):
-        await world.client.start("escalate", entity_id, Booking(seconds=1))
+        await world.client.start("escalate", entity_id, Booking(seconds=enough))
     for entity_id, outcome in (("a", "in_doubt"), ("b", "not_done")):
         assert await world.ended("escalate", entity_id) == "expired"
         about = {"lifecycle": "escalate", "effect": "do-escalate", "outcome": outcome}
@@ -207,7 +208,7 @@ async def test_exported_metrics_have_the_documented_names_and_labels(world: Worl
         await commit_bookings(world, ["lookup"])
         assert await world.ended("lookup", "lookup") == "done"
         world.counterparty.replies_to["d"] = [{"not_done": "busy"}] * 30
-        await world.client.start("lookup", "d", Booking(seconds=0.5))
+        await world.client.start("lookup", "d", Booking(seconds=0.5))  # whether it is tried or not
         assert await world.ended("lookup", "d") == "expired"
         await world.until(lambda: world.db.fetchval("select attention from perdure.entity where id = 'c'"), "rejected")
 

@@ -162,7 +162,7 @@ async def test_whatever_worker_is_killed_the_bank_pays_once(temporal: TemporalSe
         worker=WORKER,
         happened=bank.paid_for,
         temporal=temporal.address,
-        environment={"BANK_URL": bank.url},
+        environment={"BANK_URL": bank.url, "BANK_TIMEOUT": "3"},
     )
     assert "after the call of withdraw" in seen[0].places
     assert len(seen) == len(seen[0].places) + 1
@@ -179,7 +179,7 @@ async def test_an_ordinary_activity_that_is_retried_is_caught_paying_twice(
             worker=WORKER,
             happened=bank.paid_for,
             temporal=temporal.address,
-            environment={"BANK_URL": bank.url},
+            environment={"BANK_URL": bank.url, "BANK_TIMEOUT": "3"},
         )
 
 

@@ -260,7 +260,7 @@ async def test_headers_that_come_byte_by_byte_hold_no_connection(caplog: pytest.
 
 
 async def test_a_connection_is_closed_after_its_last_request(caplog: pytest.LogCaptureFixture) -> None:
-    async with served(patience=0.2, caplog=caplog) as port:
+    async with served(patience=2, caplog=caplog) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await in_time(reader.read())).startswith(b"HTTP/1.1 401")

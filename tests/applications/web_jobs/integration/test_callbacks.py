@@ -148,7 +148,7 @@ async def test_a_silent_or_endless_connection_is_closed(jobs: Jobs) -> None:
     await jobs.type()
     await expected(jobs)
     head = f"POST /{TOKEN} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
-    async with receiving(jobs.world.dsn, longest=0.4) as url:
+    async with receiving(jobs.world.dsn, longest=2) as url:
         cut_off = {
             "": b"",
             "POST /": b"",

@@ -17,8 +17,8 @@ REFUSED = "select master, id, why from web_job.refused_child order by master, id
 
 async def the_types(jobs: Jobs, **columns: Any) -> None:
     """A page that an attacker holds, and a type that moves money: it has nothing to do with that page."""
-    await jobs.type("page", timeout=timedelta(seconds=2), **columns)
-    await jobs.type("pay-out", timeout=timedelta(seconds=2))
+    await jobs.type("page", timeout=timedelta(seconds=5), **columns)
+    await jobs.type("pay-out", timeout=timedelta(seconds=5))
 
 
 async def test_a_page_can_not_start_a_job_of_a_type_that_its_own_type_does_not_name(jobs: Jobs) -> None:
@@ -68,7 +68,7 @@ async def test_a_further_page_of_a_list_is_bound_by_the_same_rule(jobs: Jobs) ->
     jobs.pages.replies["/page"] = [answers(first, Link=further)]
     jobs.pages.replies["/further"] = [answers({"children": [{"id": "2", "type": "pay-out"}]})]
     await the_types(jobs, children=["leaf"])
-    await jobs.type("leaf", timeout=timedelta(seconds=2))
+    await jobs.type("leaf", timeout=timedelta(seconds=5))
     async with jobs.world.worker(app):
         await jobs.insert("m")
         assert await jobs.ended("m") == "complete"

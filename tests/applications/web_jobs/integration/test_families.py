@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import asyncpg
 from aiohttp import web
 
+from activities.web_jobs.contracts import INLINE_UP_TO
 from perdure._services.follower import Follower
 from perdure._store.connecting import open_pool
 from perdure._store.postgres import PostgresStore
@@ -41,7 +41,7 @@ COUNTED = """
 async def led(jobs: Jobs, **types: str) -> AsyncIterator[None]:
     """A worker that leads families; in the end their counts are what is counted, and every row shows its state."""
     for name in ("master", "page", *types):
-        await jobs.type(name, types.get(name), timeout=timedelta(seconds=2), children=["master", "page", *types])
+        await jobs.type(name, types.get(name), timeout=INLINE_UP_TO, children=["master", "page", *types])
     async with jobs.world.worker(app):
         yield
         await rests(jobs)
