@@ -38,6 +38,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Tests kill servers: the SDK's warnings about that would bury the failure that a report is about.
 Runtime.set_default(quiet_runtime())
+# A shell lets what it starts in the background ignore Ctrl-C, and with it all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
 # A shell lets what it starts in the background ignore SIGINT, and so the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -44,14 +44,18 @@ async def played(
     started: set[psutil.Process] = set()
     said = b""
     assert process.stdout is not None
-    async for line in process.stdout:  # each line is a moment at which to look who is there
-        said += line
-        if psutil.pid_exists(process.pid):
-            started |= set(psutil.Process(process.pid).children(recursive=True))
-        if visited is not None and (stays := _STAYS.search(line.decode())):
-            await visited(stays[1])
-            process.send_signal(signal.SIGINT)
-    assert await process.wait() == (0 if visited is None else 130), said.decode()
+    try:
+        async for line in process.stdout:  # each line is a moment at which to look who is there
+            said += line
+            if psutil.pid_exists(process.pid):
+                started |= set(psutil.Process(process.pid).children(recursive=True))
+            if visited is not None and (stays := _STAYS.search(line.decode())):
+                await visited(stays[1])
+                process.send_signal(signal.SIGINT)
+        assert await process.wait() == (0 if visited is None else 130), said.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
     assert len(started) >= processes
     # Some look once a second whether they are still needed.
     await until(lambda: not any(map(_runs, started)), "the end of all that it had started")
