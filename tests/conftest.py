@@ -38,9 +38,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Tests kill servers: the SDK's warnings about that would bury the failure that a report is about.
 Runtime.set_default(quiet_runtime())
-# A shell lets what it starts in the background ignore Ctrl-C, and with it all that the tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
 # A shell lets what it starts in the background ignore SIGINT, and so the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,12 +46,13 @@ be_patient()
 PROMPT_TIMERS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',
     "history.transferProcessorUpdateAckInterval": '"500ms"',
+    "history.visibilityProcessorUpdateAckInterval": '"500ms"',
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
-"""The server lets timers ring up to a second late, which a test with many short ones would spend waiting; and every
-30 seconds it notes down which runs are closed, before which it deletes none of them. A task queue is in four parts,
-each with a cost of its own, and nearly every test has a new one."""
+"""The server lets timers ring up to a second late, which a test with many short ones would spend waiting. It deletes a
+run when it has noted down that the run is closed, which it does every 30 seconds, and that its lists know it, which it
+does every ten. A task queue is in four parts, each with a cost of its own, and nearly every test has a new one."""
 
 FEWER_MONTHS = """
     do $$ declare month regclass; begin

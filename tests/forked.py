@@ -54,7 +54,7 @@ async def run_each(commands: Sequence[Sequence[str]], environment: Mapping[str, 
     """Run `perdure` with each of these arguments, each in a process of its own, and wait until all have ended.
 
     They are forked from one process that has imported what they share, and run in the folder of the logs. A database
-    that does not answer is given up after a moment.
+    that does not answer, and a worker that takes nothing, are given up after a moment.
     """
     _FORK.set_forkserver_preload([*PRELOADED, "perdure.cli"])
     process = _FORK.Process(target=_run_each, args=([list(each) for each in commands], dict(environment), list(logs)))
@@ -63,11 +63,12 @@ async def run_each(commands: Sequence[Sequence[str]], environment: Mapping[str, 
 
 
 def _run_each(commands: list[list[str]], environment: dict[str, str], logs: list[Path]) -> None:
+    from perdure._reconcile.asking import reconcile
     from perdure._store.postgres import Database
 
-    usual = Database.open.__kwdefaults__
-    assert usual is not None
-    usual["patience"] = 0.5
+    for patient in (Database.open, reconcile):
+        assert patient.__kwdefaults__ is not None
+        patient.__kwdefaults__["patience"] = 0.5
     os.chdir(logs[0].parent)
     running = 0
     for arguments, log in zip(commands, logs, strict=True):

@@ -170,8 +170,10 @@ async def frozen_after_acceptance(world: World, kinds: list[str]) -> WorkerProce
 
 
 async def spawn_busy(world: World, attempts: int, **environment: str) -> WorkerProcess:
-    """A worker with room for just so many attempts: a frozen one would swallow more through its open polls."""
-    return await world.spawn(PERDURE_MAX_CONCURRENT_EFFECTS=str(attempts), **environment)
+    """A worker with room for just so many attempts, and few polls: what a frozen one swallows through its open polls
+    waits for a time-out each."""
+    few = {"PERDURE_MAX_CONCURRENT_EFFECTS": str(attempts)}
+    return await world.spawn("tests.apps.polling_little:app", **few, **environment)
 
 
 def go_on(frozen: WorkerProcess, pipe: Path) -> None:

@@ -14,6 +14,7 @@ from temporalio.client import Client
 
 from perdure import _faults as faults
 from perdure._services.relay import Relay
+from perdure._store.connecting import BOUNDS
 from perdure.testing.proxy import Proxy, proxied
 from tests.apps import listening
 from tests.apps.bodies import app
@@ -51,7 +52,10 @@ def no_faults_after() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_faults_after")
-async def test_rows_of_a_relay_that_vanished_during_a_batch_are_delivered_by_another(world: World) -> None:
+async def test_rows_of_a_relay_that_vanished_during_a_batch_are_delivered_by_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BOUNDS, "idle_in_transaction_session_timeout", "5s")
     vanished = asyncio.Event()
 
     def vanish(place: str, proxy: Proxy) -> None:

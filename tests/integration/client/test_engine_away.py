@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ async def test_what_was_started_while_temporal_was_away_is_done_when_it_is_back(
 ) -> None:
     async with apart.worker(app):
         own.stop()
+        apart.client._patience = timedelta(seconds=2)
         handle = await apart.client.start(LookupBooking, "a", Booking())
         assert (await handle.status()).state == "starting"
         with pytest.raises(TemporalUnavailable, match="lookup/a: no answer from Temporal"):

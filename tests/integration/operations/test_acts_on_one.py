@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.acceptance.bookings import time_enough
 from tests.apps.contracts import Booking
 from tests.apps.talking import Rest, Ring, Slow, app
 from tests.command import perdure
@@ -24,10 +25,11 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
     busy = {"not_done": "busy"}
     world.counterparty.replies_to = {"a": [LOST], "b": [busy], "c": [REFUSED], "d": [REFUSED], "e": [LOST]}
     async with world.worker(app):
+        enough = await time_enough(world, "ring")
         for entity_id in ("a", "c", "d"):
             await world.client.start(Ring, entity_id, Booking())
         await world.client.start(Slow, "b", Booking())
-        await world.client.start(Ring, "e", Booking(seconds=20))
+        await world.client.start(Ring, "e", Booking(seconds=enough))
         await asyncio.gather(
             world.until(lambda: _waits_for_somebody(world), "c waits for somebody"),
             world.is_in("ring", "d", "failed"),

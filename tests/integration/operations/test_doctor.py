@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from datetime import UTC, datetime
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from infra.secured import Files, behind_tls
 from perdure._operations.doctor import clocks
 from perdure._operations.doctor.checks import CHECKS
 from perdure._store.connecting import weaknesses
+from perdure._store.postgres import Database
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from tests.apps.bodies import app
@@ -117,7 +119,10 @@ async def test_a_role_without_rights_is_told_which_ones_and_who_grants_them(worl
     assert found.problem("schema")[1] == f"perdure grant {role} --as worker"
 
 
-async def test_without_servers_or_schema_the_rest_is_checked(world: World, postgres: PostgresServer) -> None:
+async def test_without_servers_or_schema_the_rest_is_checked(
+    world: World, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Database, "open", partialmethod(Database.open, patience=0.5))
     nowhere = f"127.0.0.1:{free_port()}"
     found = await doctor(world, PERDURE_DATABASE_URL=f"postgresql://{nowhere}/x")
     assert found.status == 1

@@ -179,6 +179,12 @@ async def test_a_delivery_that_is_repeated_keeps_the_order_whatever_was_committe
         await slow.commit()
         await late.close()
         await say(world, "close")
+
+        async def delivered() -> bool:
+            await world.db.execute("update perdure.outbox set not_before = now() where not_before > now()")
+            return await _all_delivered(world)
+
+        await world.until(delivered, "what was put off is delivered", every=0.5)
         assert await heard(world) == [1, 2, 0]
 
 

@@ -15,7 +15,7 @@ import pytest
 from infra.pgbouncer import PgBouncer
 from perdure import _pulse
 from perdure._store import schema
-from perdure._store.connecting import Pool, open_pool, report_weaknesses
+from perdure._store.connecting import BOUNDS, Pool, open_pool, report_weaknesses
 from perdure.servers.postgres import PostgresServer
 from perdure.testing.proxy import proxied
 from tests.deadline import DEADLINE, until
@@ -155,8 +155,9 @@ async def test_a_transaction_that_may_take_longer_is_waited_for_longer(dsn: str)
 
 
 async def test_whoever_stands_still_in_a_transaction_keeps_its_locks_for_seconds_only(
-    dsn: str, postgres: PostgresServer
+    dsn: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(BOUNDS, "idle_in_transaction_session_timeout", "2s")
     async with proxied(postgres.port) as proxy:
         pool = await open_pool(dsn.replace(str(postgres.port), str(proxy.port)), 1)
         connection = await pool.acquire()
