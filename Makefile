@@ -7,7 +7,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 3 --dist worksteal
+PYTEST_ARGS ?= -n 4 --dist worksteal
 KEEP ?=
 CHAOS ?=
 BENCH ?=

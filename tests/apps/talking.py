@@ -51,7 +51,7 @@ def _ring(
 
 def _look(tail: str, inline: bool) -> Effect[Booking, Ticket]:
     find = Lookup[Booking, Ticket](f"find{tail}", timeout=timedelta(seconds=5), inline=inline)
-    doubt = AskFirst(find, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3))
+    doubt = AskFirst(find, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3), tries=None)
     return Effect[Booking, Ticket](
         f"do-look{tail}",
         timeout=timedelta(seconds=3),
@@ -62,9 +62,11 @@ def _look(tail: str, inline: bool) -> Effect[Booking, Ticket]:
     )
 
 
-RING, RING_INLINE = _ring("do-ring"), _ring("do-ring-inline", inline=True)
-RING_LATER = _ring("do-ring-later", inline=True, timeout=timedelta(seconds=1))
-RING_AGAIN = _ring("do-ring-again", inline=True, doubt=Repeat(), timeout=timedelta(seconds=1))
+SECONDS = timedelta(seconds=2)
+"""The time-out of calls that are in doubt in many tests: a doubt waits for a person after that."""
+RING, RING_INLINE = _ring("do-ring", timeout=SECONDS), _ring("do-ring-inline", inline=True, timeout=SECONDS)
+RING_LATER = _ring("do-ring-later", inline=True, timeout=SECONDS)
+RING_AGAIN = _ring("do-ring-again", inline=True, doubt=Repeat(), timeout=SECONDS)
 RING_SLOWLY = _ring("do-slow", retry=SLOW)
 RING_ON = _ring("do-plod")
 LOOK, LOOK_INLINE = _look("", False), _look("-inline", True)

@@ -10,12 +10,12 @@ from temporalio import workflow
 from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
 from perdure.contracts import RateLimit
 from perdure.contracts.policies import DoubtPolicy
-from tests.apps.contracts import TIMEOUT, Booking, Ticket
+from tests.apps.contracts import Booking, Ticket
 from tests.upgrades.editions import Editable
 
 NAME = "parcel"
-SECOND = timedelta(seconds=1)
-"""The time-out of calls that are looked up: before it has passed, no miss counts."""
+SECONDS = timedelta(seconds=2)
+"""The time-out of calls: before it has passed, no miss of a look-up counts, and no doubt waits for a person."""
 SOON = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3))
 FIND = Lookup[Booking, Ticket]("find-parcel", timeout=timedelta(seconds=5))
 SEEK = Lookup[Booking, Ticket]("seek-parcel", timeout=timedelta(seconds=5), aliases=("find-parcel",))
@@ -25,7 +25,7 @@ ELSEWHERE = "parcels-elsewhere"
 
 def contract(name: str = "send-parcel", **more: Any) -> Effect[Booking, Ticket]:
     """One that escalates, but for what `more` says."""
-    usual: dict[str, Any] = {"timeout": TIMEOUT, "doubt": Escalate(), "retry": SOON}
+    usual: dict[str, Any] = {"timeout": SECONDS, "doubt": Escalate(), "retry": SOON}
     return Effect[Booking, Ticket](name, **(usual | more))
 
 
@@ -78,7 +78,7 @@ class Deduping(Editable):
 class Asking(Editable):
     """The other side can be asked: one miss is enough."""
 
-    effects = (contract(doubt=looking(), timeout=SECOND),)
+    effects = (contract(doubt=looking()),)
 
     @workflow.run
     async def run(self, booking: Booking) -> None:
@@ -90,7 +90,7 @@ class Asking(Editable):
 class AskingLonger(Editable):
     """It takes four misses."""
 
-    effects = (contract(doubt=looking(misses=4), timeout=SECOND),)
+    effects = (contract(doubt=looking(misses=4)),)
 
     @workflow.run
     async def run(self, booking: Booking) -> None:
@@ -102,7 +102,7 @@ class AskingLonger(Editable):
 class AskingUnderAnotherName(Editable):
     """The look-up has another name, and says so; it takes four misses."""
 
-    effects = (contract(doubt=looking(misses=4, find=SEEK), timeout=SECOND),)
+    effects = (contract(doubt=looking(misses=4, find=SEEK)),)
 
     @workflow.run
     async def run(self, booking: Booking) -> None:
@@ -114,7 +114,7 @@ class AskingUnderAnotherName(Editable):
 class AskingForAnHour(Editable):
     """No miss counts for an hour."""
 
-    effects = (contract(doubt=looking(visibility_delay=3600), timeout=SECOND),)
+    effects = (contract(doubt=looking(visibility_delay=3600)),)
 
     @workflow.run
     async def run(self, booking: Booking) -> None:
@@ -126,7 +126,7 @@ class AskingForAnHour(Editable):
 class AskingForEver(Editable):
     """A look-up that can't answer is tried again, ten thousand times."""
 
-    effects = (contract(doubt=looking(tries=10_000), timeout=SECOND),)
+    effects = (contract(doubt=looking(tries=10_000)),)
 
     @workflow.run
     async def run(self, booking: Booking) -> None:
