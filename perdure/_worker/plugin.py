@@ -67,6 +67,9 @@ from perdure.telemetry.metrics import meter_of
 
 REPORTING = 3.0
 """Seconds beyond the grace time, in which interrupted attempts are reported as in doubt."""
+_BEATS = timedelta(seconds=1)
+"""The SDK holds heartbeats back for so long at most, in place of four fifths of their time-out: a worker that stands
+still for the last fifth would count as lost."""
 _LAST_LOOK = 2.0
 
 
@@ -140,6 +143,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if not config.get("graceful_shutdown_timeout"):
             # By default, Temporal cancels every activity at once, before it can report.
             config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.graceful_shutdown_timeout + REPORTING)
+        config["max_heartbeat_throttle_interval"] = min(config.get("max_heartbeat_throttle_interval", _BEATS), _BEATS)
         activities = Activities(
             self.app,
             self._running_store,
