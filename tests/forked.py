@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,6 +90,7 @@ def _run_each(commands: list[list[str]], environment: dict[str, str], logs: list
 
 
 def _be_perdure(arguments: list[str], environment: dict[str, str], log: Path) -> None:
+    threading.Thread(target=_end_with_the_tests, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
     output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -100,3 +102,11 @@ def _be_perdure(arguments: list[str], environment: dict[str, str], log: Path) ->
 
     be_patient()
     main()
+
+
+def _end_with_the_tests() -> None:
+    """A pytest that is killed would leave it behind, and with it the process from which it is forked."""
+    tests = multiprocessing.parent_process()
+    assert tests is not None
+    tests.join()
+    os.kill(os.getpid(), signal.SIGKILL)
