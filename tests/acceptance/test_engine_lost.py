@@ -81,7 +81,7 @@ async def on_their_way(world: World) -> datetime:
     for number in range(EACH):
         other.replies_to[f"parked-{number}"] = [{"accept": True}, ACCEPTED_UNHEARD if number % 2 else CLOSES]
         other.replies_to[f"refused-{number}"] = [{"refused": "sold out"}]
-    worker = await world.spawn("tests.apps.lasting:app")
+    worker = await world.spawn("tests.apps.lasting:app", PAY_TIMEOUT="12")
     begun = time.monotonic()
     await start(world, "parked", Sale(words=0))
     for name, words in (("paid", 0), ("waits", 1), ("late", 1), ("refused", 1), ("told", 2)):
@@ -173,7 +173,7 @@ async def reach(world: World, state: str, *names: str) -> None:
 
 async def two_workers(world: World) -> None:
     """A fleet again."""
-    await asyncio.gather(*(world.spawn("tests.apps.lasting:app") for _ in range(2)))
+    await asyncio.gather(*(world.spawn("tests.apps.lasting:app", PAY_TIMEOUT="12") for _ in range(2)))
 
 
 async def command(world: World, *arguments: str) -> str:

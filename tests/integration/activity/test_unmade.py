@@ -33,10 +33,7 @@ async def world(
 
 
 @ONCE
-async def test_an_attempt_that_postgresql_could_not_put_on_record_uses_up_no_retry(
-    world: World, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perdure._activity.execution.PATIENCE", 1)
+async def test_an_attempt_that_postgresql_could_not_put_on_record_uses_up_no_retry(world: World, kind: str) -> None:
     async with world.worker(app):
         async with world.holding("perdure.effect"):
             await world.client.start(kind, "a", Booking())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
+from temporalio.service import RetryConfig
 
 from perdure.errors import TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
@@ -35,8 +36,12 @@ async def test_what_was_started_while_temporal_was_away_is_done_when_it_is_back(
     apart: World, own: TemporalServer
 ) -> None:
     async with apart.worker(app):
+        apart.client._temporal_client = await Client.connect(
+            own.address,
+            data_converter=apart.temporal_client.data_converter,
+            retry_config=RetryConfig(max_elapsed_time_millis=200),
+        )
         own.stop()
-        apart.client._patience = timedelta(seconds=2)
         handle = await apart.client.start(LookupBooking, "a", Booking())
         assert (await handle.status()).state == "starting"
         with pytest.raises(TemporalUnavailable, match="lookup/a: no answer from Temporal"):
