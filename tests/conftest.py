@@ -98,7 +98,7 @@ def temporal() -> Iterator[TemporalServer]:
 async def database(postgres: PostgresServer) -> AsyncIterator[str]:
     """Name of a migrated database of the test's own."""
     name = "test_" + secrets.token_hex(6)
-    await as_admin(postgres, f"create database {name} template perdure_template")
+    await as_admin(postgres, f"create database {name} template perdure_template strategy file_copy")
     yield name
     await as_admin(postgres, f"drop database {name} with (force)")
 

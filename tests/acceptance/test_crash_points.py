@@ -39,7 +39,6 @@ async def counterparty() -> AsyncIterator[Counterparty]:
 async def prove(crash_points: Callable[..., Any], lifecycle: Any, other_side: Counterparty, **how: Any) -> Proof:
     """A booking's proof; its row is committed with its start."""
     how.setdefault("app", "tests.apps.bodies:app")
-    how.setdefault("environment", {"BOOKING_TIMEOUT": "3"})  # a lost call is waited for in each case
 
     async def with_its_row(connection: Connection, entity_id: str) -> None:
         await connection.execute("insert into booking (id) values ($1)", entity_id)
