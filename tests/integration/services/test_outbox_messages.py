@@ -201,7 +201,7 @@ async def test_a_message_for_later_holds_up_nothing_and_comes_in_time(world: Wor
             await say(world, "add", 1)
         await world.until(lambda: world.db.fetchval("select count(*) = 61 from perdure.outbox"), "delivered at once")
         soon = await world.db.fetchval(
-            "update perdure.outbox set not_before = now() + interval '1 s', wanted_at = now() + interval '1 s' "
+            "update perdure.outbox set not_before = now() + interval '1 s', due_at = now() + interval '1 s' "
             "where message_id = 'later' returning not_before"
         )
         await world.until(lambda: world.db.fetchval("select count(*) = 60 from perdure.outbox"), "both delivered")
