@@ -41,6 +41,8 @@ STOPPED = "the worker is stopping"
 A_MOMENT = 0.2
 """Seconds that a process needs to read what arrived while it was frozen."""
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
 log = logging.getLogger("perdure.effects")
 
 
@@ -238,9 +240,7 @@ def _entity(write: Write) -> Entity:
 
 def digest(data: Any) -> str:
     """SHA-256, in hex, of the input's canonical JSON: the same bytes for every attempt."""
-    return hashlib.sha256(
-        json.dumps(data, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    ).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(data).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _unbegun(token: str, why: str, *, made: bool = True) -> Report:

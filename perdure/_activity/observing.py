@@ -46,6 +46,8 @@ async def taking(step: Step[Any, Any], order: StepOrder, making: Awaitable[Repor
 
 
 async def _spanning(name: str, lifecycle: str, about: dict[str, object], making: Awaitable[Report]) -> Report:
+    if not traces.provided():
+        return await making
     where: dict[str, object] = {names.LIFECYCLE: lifecycle, names.WORKFLOW_ID: activity.info().workflow_id or ""}
     with traces.span(name, where | about) as span:
         report = await making

@@ -96,8 +96,10 @@ class MemoryStore:
         self._epoch = int(self._clock().timestamp() * 1_000_000)
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        unknown = _Entity(write.generation, self._clock(), self._epoch)
-        entity = self._entities.setdefault((write.lifecycle, write.id), unknown)
+        entity = self._entities.get((write.lifecycle, write.id))
+        if entity is None:
+            entity = _Entity(write.generation, self._clock(), self._epoch)
+            self._entities[write.lifecycle, write.id] = entity
         gate = _gate(entity, write)
         if write.fence:
             entity.keep()

@@ -213,8 +213,8 @@ class RunState:
         declared = self.declared.on_record(state)
         if declared.final:
             return None
-        if self.attention or not declared.attention:
-            return self.attention
+        if (attention := self.attention) or not declared.attention:
+            return attention
         return (self._why if state == self.state else None) or f"{state} needs a person"
 
     def attention_word(self) -> str | None:

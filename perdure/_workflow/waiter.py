@@ -142,8 +142,9 @@ class Waiter:
         The conditions of waits are evaluated for a refused update as well, of which the history holds nothing. If they
         looked by themselves, a replay could find it to be time at another place.
         """
-        suggested = workflow.info().is_continue_as_new_suggested() and self._has_moved()
-        self._due = self._due or suggested or self._leaves_its_build()
+        if not self._due:
+            info = workflow.info()
+            self._due = (info.is_continue_as_new_suggested() and self._has_moved()) or self._leaves_its_build(info)
 
     async def _until_recorded(self) -> None:
         """Wait until the last update is in the history, before its request is executed. If its workflow task were lost
@@ -184,11 +185,11 @@ class Waiter:
         wanted = wanted or self._renewing or self._due
         return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
 
-    def _leaves_its_build(self) -> bool:
+    def _leaves_its_build(self, info: workflow.Info) -> bool:
         """Whether this run is pinned to a build that is not current any more, and should leave it, so that the build
         can be stopped. Only after the first wait: if the server does not move the run, it must not continue as new for
         ever."""
-        changed = getattr(workflow.info(), "is_target_worker_deployment_version_changed", None)
+        changed = getattr(info, "is_target_worker_deployment_version_changed", None)
         return bool(changed and changed()) and (self._run.moved or self._rested_at is not None)
 
     def _has_moved(self) -> bool:

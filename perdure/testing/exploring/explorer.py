@@ -152,6 +152,9 @@ def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
 def quiet() -> Iterator[None]:
     """Silence the logs of workers, because thousands are killed here."""
     before = logging.root.manager.disable
+    if before >= logging.CRITICAL:
+        yield
+        return
     logging.disable(logging.CRITICAL)
     try:
         yield

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
 from types import FunctionType, MethodType
@@ -60,6 +60,10 @@ class VirtualTime(asyncio.AbstractEventLoop):
         """
         return lambda: None
 
+    def pending(self) -> Collection[asyncio.Task[Any]]:
+        """The tasks that have not ended."""
+        return asyncio.all_tasks(self)
+
     def advance(self, seconds: float) -> None:
         """Move the clock forward to the next timer.
 
@@ -83,6 +87,7 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
         self._ready: deque[_Call] = deque()
         self._timers: list[tuple[float, _Timer]] = []
         self._held: list[tuple[Callable[[Context], bool], list[_Call]]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._stopping = self._closed = False
 
     def hold(self, owns: Callable[[Context], bool]) -> Callable[[], None]:
@@ -130,7 +135,13 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> asyncio.Task[Any]:
         """See base class."""
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.append(task)
+        return task
+
+    def pending(self) -> Collection[asyncio.Task[Any]]:
+        """See base class. `asyncio.all_tasks` looks through those of earlier loops as well."""
+        return [task for task in self._tasks if not task.done()]
 
     def run_forever(self) -> None:
         """Run until `stop`.
@@ -185,6 +196,7 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
         self._closed = True
         self._ready.clear()
         self._timers.clear()
+        self._tasks.clear()
 
     def is_running(self) -> bool:
         """See base class."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -194,7 +193,7 @@ class World:
     def _drain(self) -> None:
         try:
             for _ in range(3):
-                if not (tasks := asyncio.all_tasks(self.loop)):
+                if not (tasks := self.loop.pending()):
                     return
                 for task in tasks:
                     task.cancel()
