@@ -67,7 +67,7 @@ def markdown(value: object) -> str:
     >>> markdown("see [here](https://x.example) or *there*")
     'see \\[here\\](https\\://x.example) or \\*there\\*'
     """
-    return _ACTIVE.sub(r"\\\g<0>", one_line(value))
+    return _ACTIVE.sub(lambda found: "\\" + found[0], one_line(value))
 
 
 def cut(text: str, most: int = 120) -> str:
