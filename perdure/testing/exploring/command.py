@@ -6,7 +6,6 @@ Goes on after a finding, and prints each kind once, as small as it could be made
 from __future__ import annotations
 
 import argparse
-import gc
 import multiprocessing
 import os
 import random
@@ -54,7 +53,6 @@ def _share(first: int, step: int, seconds: float) -> tuple[Exploration, Found]:
     found: Found = {}
     began = time.process_time()
     explorer, number = of_random_lifecycles(), first
-    gc.freeze()  # what all runs share is looked through no more
     while time.monotonic() < until:
         one = explorer.scenario(number)
         findings = explorer.play(one, done.covered)

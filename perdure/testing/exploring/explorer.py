@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +50,8 @@ class Explorer:
 
     def play(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
         """The findings of a scenario; `covered` counts each (place, event) in it."""
-        return self.world(one, covered, traced=False).findings
+        with collected_afterwards():
+            return self.world(one, covered, traced=False).findings
 
     def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
         """The world in which a scenario was played, as it is at the end."""
@@ -146,6 +148,20 @@ def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
     except ValueError as error:
         raise ScriptError(f"other_side: {receipt!r} is no receipt of {contract!r}: {error}") from None
     return lambda given: receipt
+
+
+@contextmanager
+def collected_afterwards() -> Iterator[None]:
+    """Collect the garbage of a scenario at its end, in one go. Nothing of it is left then, and nothing else is looked
+    through. In between, what is still in use would be looked through again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(0)
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
