@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
@@ -43,18 +43,18 @@ class TemporalHost:
 
     def stopping(self) -> asyncio.Future[None]:
         # This event comes at once in both kinds of activity. The worker's stop does not even cancel a local one.
-        self._stop = asyncio.ensure_future(self._shutdown())
+        self._stop = asyncio.create_task(self._shutdown())
         if self._gives_way:
             self._stop.cancel()
         return self._stop
 
-    async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
+    async def to_its_end(self, execution: Coroutine[Any, Any, Report], *, gives_way: bool) -> Report:
         """Await an execution to its end, even if it counts as lost in Temporal. Its late outcome is recorded too.
 
         Args:
             gives_way: whether the execution ends at once, because the workflow makes the next attempt without waiting.
         """
-        running = asyncio.ensure_future(execution)
+        running = asyncio.create_task(execution)
         while not running.done():
             try:
                 await asyncio.wait({running})
@@ -179,7 +179,7 @@ class Activities:
             self._check(order)
             patience = PATIENCE if activity.info().is_local else 25.0
             host = TemporalHost(min(self._grace, 2.0))
-            committing: asyncio.Future[Any] = asyncio.ensure_future(keep(order, self._fitting(), patience))
+            committing: asyncio.Future[Any] = asyncio.create_task(keep(order, self._fitting(), patience))
             stop = host.stopping()
             try:
                 async with Pulse(host).beating():

@@ -77,7 +77,7 @@ class Conductor:
         }
         with traces.span_in_workflow(f"{names.SPAN_RUN} {entity.lifecycle}", about):
             try:
-                renewing = await self._note_cancellation(asyncio.ensure_future(self._lead(run)))
+                renewing = await self._note_cancellation(asyncio.create_task(self._lead(run)))
                 memo = self.run.memo(self._author) if renewing else {}
                 check_size(self.run.entity, "what it passes to its next run", memo)
             except Exception as error:

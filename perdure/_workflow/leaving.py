@@ -86,7 +86,7 @@ class Part:
             _PART.set(self)
             await code
 
-        task = self._task = asyncio.ensure_future(inside())
+        task = self._task = asyncio.create_task(inside())
         await until(lambda: task.done() or self.reason is not None)
         self.check()
 
@@ -166,7 +166,7 @@ async def to_its_end(operation: Coroutine[Any, Any, T], withdraw: Callable[[], N
     If the awaiting task is cancelled (`asyncio.timeout`, a task group, `cancel()`), `withdraw` is called, and the
     cancellation continues after `operation` has ended. So no call under way is interrupted.
     """
-    task = asyncio.ensure_future(operation)
+    task = asyncio.create_task(operation)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
