@@ -45,7 +45,7 @@ from perdure.errors import PerdureError
 from perdure.logs import log_event, set_up
 from perdure.settings import misspelt
 
-log = logging.getLogger("perdure.settings")
+log: logging.Logger = logging.getLogger("perdure.settings")
 
 __all__ = [
     "acts",

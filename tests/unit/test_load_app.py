@@ -68,7 +68,7 @@ def test_a_worker_process_that_can_not_load_its_app_reports_the_cause(shop: Path
     command = [sys.executable, "-m", "perdure.cli", "worker", "shop.workers:app"]
     done = subprocess.run(command, cwd=shop, capture_output=True, text=True)
     said = "perdure: 'shop.workers:app': the module 'shop.workers' has no 'app' [PERDURE-1101]\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 @pytest.mark.parametrize("kind", BROKEN)
@@ -78,7 +78,7 @@ def test_an_error_inside_the_apps_module_is_shown_with_its_own_lines_alone(
     text, why = BROKEN[kind]
     (shop / "shop" / "workers.py").write_text(text)
     status, said = loaded("shop.workers:app")
-    assert status == 1
+    assert status == 2
     assert said.startswith(f"perdure: 'shop.workers:app' can't be imported: {why} [PERDURE-1101]\n")
     assert said.rstrip().endswith(why)
     assert f'File "{shop}/shop/workers.py", line ' in said
@@ -97,7 +97,7 @@ def test_the_cause_of_an_error_is_shown_before_it(shop: Path, loaded: Loaded) ->
 def test_a_module_that_is_not_there_is_one_line_that_names_the_folder(shop: Path, loaded: Loaded, path: str) -> None:
     missing = "shp" if path.startswith("shp") else "shop.wokers"
     assert loaded(path) == (
-        1,
+        2,
         f"perdure: {path!r}: there is no module {missing!r} in {shop} or on the import path: "
         "run it from the folder that holds it [PERDURE-1101]\n",
     )
@@ -106,11 +106,11 @@ def test_a_module_that_is_not_there_is_one_line_that_names_the_folder(shop: Path
 def test_a_name_that_the_module_does_not_have_is_one_line(shop: Path, loaded: Loaded) -> None:
     (shop / "shop" / "workers.py").write_text("ap = 1\n")
     said = "perdure: 'shop.workers:app': the module 'shop.workers' has no 'app' [PERDURE-1101]\n"
-    assert loaded("shop.workers:app") == (1, said)
+    assert loaded("shop.workers:app") == (2, said)
 
 
 def test_a_wrong_declaration_is_one_line(shop: Path, loaded: Loaded) -> None:
     (shop / "shop" / "workers.py").write_text("from perdure import Entity\n\nEntity('Order', '1')\n")
     status, said = loaded("shop.workers:app")
-    assert (status, len(said.splitlines())) == (1, 1)
+    assert (status, len(said.splitlines())) == (2, 1)
     assert "lifecycle 'Order' can't be used as a name" in said
