@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import temporalio.client
@@ -53,7 +54,7 @@ from perdure._worker.columns import prepare as prepare_columns
 from perdure._worker.determinism import Unreadable, check
 from perdure._worker.limited import run_with_limits
 from perdure._worker.payloads import Payloads
-from perdure._worker.preparing import prepare
+from perdure._worker.preparing import patiently, prepare
 from perdure._worker.record import check_record
 from perdure._worker.sandbox import SampledRunner
 from perdure._workflow.lifecycle import Lifecycle
@@ -167,7 +168,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         pool = await database.open()
         try:
             columns = await writing.open() if self.config.column_database_url else pool
-            await _check(pool, self.app, columns)
+            await patiently(partial(_check, pool, self.app, columns))
             exchange, keeper = Exchange(worker.client, self.config), Pulse("keeper")
             self.health.watch([keeper])
             async with exchange.answering(keeper):

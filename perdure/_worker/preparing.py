@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import asyncpg
 
 from perdure._store import schema
 from perdure._store.connecting import report_weaknesses
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import check_role
+from perdure._text.privacy import describe
+from perdure.errors import DatabaseUnavailable
 from perdure.logs import log_event
 
 log = logging.getLogger("perdure.store")
 
+_BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, TimeoutError)
+_PATIENCE = 30.0
 _SUPERUSER = "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
+
+
+async def patiently(checks: Callable[[], Awaitable[None]]) -> None:
+    """Repeat the checks of a start while PostgreSQL is too busy for their statements, or somebody holds its tables.
+
+    Raises:
+        DatabaseUnavailable: for half a minute.
+    """
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return await checks()
+        except _BUSY as error:
+            if time.monotonic() > end:
+                why = f"PostgreSQL did not answer: {describe(error)}; start again when it does"
+                raise DatabaseUnavailable(why) from error
+        await asyncio.sleep(0.2)
 
 
 async def prepare(connection: Connection, kind: Kind) -> None:

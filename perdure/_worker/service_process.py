@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
+from functools import partial
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime
@@ -27,7 +28,7 @@ from perdure._store.postgres import Database, Pool
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
 from perdure._worker.plugin import PerdurePlugin
-from perdure._worker.preparing import prepare
+from perdure._worker.preparing import patiently, prepare
 from perdure._worker.serving import probes, serving
 from perdure._worker.worker import before, staying_connected, stop_requested
 from perdure.app import App
@@ -92,8 +93,7 @@ class ServiceProcess:
         pool = await database.open()
         kind = Kind.WORKER if Task.RECONCILIATION in self._tasks else Kind.RELAY
         try:
-            async with pool.acquire() as connection, permitted(connection, kind):
-                await prepare(connection, kind)
+            await patiently(partial(_check, pool, kind))
             async with self._running(pool, client):
                 self._health.runs()
                 self._ready.set()
@@ -133,3 +133,8 @@ class ServiceProcess:
         if Task.GAUGES in self._tasks and meter is not None:
             services.append(Gauges(pool, client, app, config, meter))
         return services
+
+
+async def _check(pool: Pool, kind: Kind) -> None:
+    async with pool.acquire() as connection, permitted(connection, kind):
+        await prepare(connection, kind)

@@ -1,13 +1,21 @@
-"""A worker that fails at its start ends `run` with the error, whoever waits for it."""
+"""A worker that fails at its start ends `run` with the error, whoever waits for it; one that meets a lock waits."""
 
 from __future__ import annotations
 
+import asyncio
+
+import asyncpg
 import pytest
 
 from perdure.errors import PerdureError
 from tests.apps.straight import app
 from tests.deadline import in_time
 from tests.world import World
+
+_WAITING = """
+    select query_start from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'
+"""
 
 
 async def test_the_block_that_runs_it_ends_with_its_error(world: World) -> None:
@@ -19,3 +27,24 @@ async def test_the_block_that_runs_it_ends_with_its_error(world: World) -> None:
 
     with pytest.raises(PerdureError, match="migrate"):
         await in_time(run())
+
+
+async def test_one_that_meets_a_lock_at_its_start_begins_when_that_is_released(world: World) -> None:
+    tries = set[asyncpg.Record]()
+
+    async def begins() -> None:
+        async with world.worker(app):
+            pass
+
+    async def tried_twice() -> bool:
+        assert not starting.done(), "it gave up"
+        tries.update(await world.db.fetch(_WAITING))
+        return len(tries) > 1
+
+    holder = await asyncpg.connect(world.dsn)
+    async with holder.transaction():
+        await holder.execute("lock table perdure.migration in access exclusive mode")
+        starting = asyncio.create_task(begins())
+        await world.until(tried_twice, "a lock that was waited for twice")
+    await in_time(starting)
+    await holder.close()
