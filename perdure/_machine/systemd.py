@@ -41,7 +41,7 @@ OOMPolicy=continue
 NoNewPrivileges=true
 PrivateTmp=true
 ProtectSystem=strict
-ProtectHome=read-only
+{state}ProtectHome=read-only
 ProtectKernelTunables=true
 ProtectKernelModules=true
 ProtectControlGroups=true
@@ -53,16 +53,33 @@ WantedBy=multi-user.target
 """
 
 
-def unit(app: str, arguments: Sequence[str], *, folder: Path, user: str, grace: float, stop: float) -> str:
+_STATE = """\
+# The folder that --state names: make it for the user, before the first start.
+ReadWritePaths="{state}"
+"""
+
+
+def unit(
+    app: str,
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    state: Path | None,
+    user: str,
+    grace: float,
+    stop: float,
+) -> str:
     """The text of the unit file.
 
     Args:
         app: the App, as `package.module:name` or `package.module`.
         arguments: options of `perdure up`.
         folder: where the app is imported from.
+        state: of the installation; None = the one that systemd makes.
         user: who runs it.
         grace: seconds that workers have to stop.
         stop: seconds that all have to stop.
     """
     command = shlex.join([sys.executable, "-m", "perdure.cli", "up", app, *arguments]).replace("%", "%%")
-    return _UNIT.format(app=app, command=command, folder=folder, user=user, grace=grace, stop=stop)
+    writable = "" if state is None else _STATE.format(state=str(state).replace("%", "%%"))
+    return _UNIT.format(app=app, command=command, folder=folder, state=writable, user=user, grace=grace, stop=stop)

@@ -81,7 +81,7 @@ def up(
     config = settings()
     if print_systemd:
         load_app(app)  # refuse a unit that could not start
-        _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console))
+        _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console), state)
         return
     set_up(config.log, config.log_level)
     load_app(app)  # refuse an app that cannot run once, and not in each process
@@ -144,9 +144,16 @@ def _options(
     return arguments if console is None else [*arguments, "--console", console]
 
 
-def _print_unit(app: str, config: Settings, options: list[str]) -> None:
-    user, stop = getpass.getuser(), patience_of_all(config)
-    text = unit(app, options, folder=Path.cwd(), user=user, grace=config.graceful_shutdown_timeout, stop=stop)
+def _print_unit(app: str, config: Settings, options: list[str], state: Path | None) -> None:
+    text = unit(
+        app,
+        options,
+        folder=Path.cwd(),
+        state=state and state.resolve(),
+        user=getpass.getuser(),
+        grace=config.graceful_shutdown_timeout,
+        stop=patience_of_all(config),
+    )
     print_line(text.removesuffix("\n"))
 
 

@@ -147,13 +147,16 @@ async def test_a_child_that_can_not_be_started_is_tried_again_and_its_end_is_wai
 
 
 def test_the_unit_of_systemd_can_be_read_and_quotes_the_command(tmp_path: Path) -> None:
-    text = unit("shop.app:app", ["--state", "/a b/100%"], folder=tmp_path, user="shop", grace=10, stop=100)
+    state = Path("/a b/100%")
+    given = ["--state", str(state)]
+    text = unit("shop.app:app", given, folder=tmp_path, state=state, user="shop", grace=10, stop=100)
     parsed = configparser.ConfigParser(interpolation=None, strict=False)
     parsed.optionxform = str  # type: ignore[assignment, method-assign]
     parsed.read_string(text)
     service = parsed["Service"]
     assert service["Type"] == "notify"
     assert service["ExecStart"] == f"{sys.executable} -m perdure.cli up shop.app:app --state '/a b/100%%'"
+    assert service["ReadWritePaths"] == '"/a b/100%%"'  # all else is read-only
     assert service["KillMode"] == "mixed"
     assert (service["TimeoutStopSec"], service["User"]) == ("100", "shop")
 
