@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -217,10 +218,15 @@ def stop_when_stdin_ends() -> None:
 
 def leave(status: int) -> NoReturn:
     """End the process now, when all work is done: an interpreter that tears down native threads can abort (134), and a
-    hung thread would keep the process alive."""
+    hung thread would keep the process alive. Output that can't be written is no success."""
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None where the caller has closed it
+        try:
+            stream.flush()
+        except OSError as error:
+            status = status or 1
+            if stream is sys.stdout and sys.stderr is not None and error.errno != errno.EPIPE:
+                sys.stderr.write(f"perdure: the output can't be written: {error.strerror}\n")
     os._exit(status)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import sys
 from typing import Any
 
 import typer
@@ -46,6 +48,7 @@ from perdure.logs import log_event, set_up
 from perdure.settings import misspelt
 
 log: logging.Logger = logging.getLogger("perdure.settings")
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 __all__ = [
     "acts",
@@ -95,6 +98,12 @@ def main() -> None:
         leave(130)
     except TyperException as error:
         leave(_usage(error))
+    except OSError as error:  # all others are explained where they arise
+        if error.errno not in _UNWRITABLE:
+            raise
+        sys.stdout = None
+        complain(f"the output can't be written: {error.strerror}")
+        leave(1)
 
 
 def _usage(error: Any) -> int:

@@ -65,16 +65,18 @@ def carry_out(targets: Targets, verb: Verb) -> None:
         raise typer.Exit(status)
 
 
-def confirm(question: str, yes: bool) -> None:
+def confirm(question: str, yes: bool, *, dry_run: bool = True) -> None:
     """Ask the person to confirm; exits with 1 if the person declines, and with 2 if there is no terminal.
 
     Args:
         yes: whether `--yes` was given, so that nobody is asked.
+        dry_run: whether the command has `--dry-run`.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        refuse(f"{question}? There is no terminal for an answer: give --yes, or --dry-run to see them", 2)
+        way_out = "give --yes, or --dry-run to see them" if dry_run else "give --yes"
+        refuse(f"{question}? There is no terminal for an answer: {way_out}", 2)
     typer.confirm(f"{question}?", abort=True, err=True)
 
 

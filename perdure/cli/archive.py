@@ -18,6 +18,7 @@ from perdure._retention.months import Month, every_month, first_day, now, the_mo
 from perdure._retention.working import step, working
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
+from perdure.cli.acting import confirm
 from perdure.cli.cli import MEND, cli
 from perdure.cli.database import opened, transaction
 from perdure.cli.printing import moment, print_json, print_line, print_table
@@ -141,8 +142,7 @@ async def _drop(first: date, without_export: bool, yes: bool) -> Dropped:
         await check_droppable(connection, month, settings().retention, without_export=without_export)
         for line in await _what_goes(connection, month):
             print_line(line)
-        if not yes:
-            typer.confirm(f"Drop {month} for good?", abort=True)
+        confirm(f"Drop {month} for good", yes, dry_run=False)
         return await drop(connection, month, print_line, without_export=without_export)
 
 

@@ -13,6 +13,7 @@ from perdure._store.postgres import Database
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
+from perdure.cli.acting import confirm
 from perdure.cli.cli import MEND, cli
 from perdure.cli.printing import print_line
 from perdure.settings import settings
@@ -55,8 +56,7 @@ async def _claim(what: What, yes: bool) -> None:
         async with pool.acquire() as connection:
             print_line(str(await look(connection)))
             print_line(_MEANING[what])
-            if not yes:
-                typer.confirm("Is this right?", abort=True)
+            confirm("Is this right", yes, dry_run=False)
             print_line(await claim(connection, exchange, what, print_line))
     finally:
         await database.close()

@@ -20,6 +20,7 @@ from perdure._store.sql import shared
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
+from perdure.cli.acting import confirm
 from perdure.cli.app_option import AppOption, required
 from perdure.cli.cli import MEND, cli
 from perdure.cli.database import opened
@@ -88,7 +89,7 @@ async def _erasing() -> AsyncIterator[Connection]:
 def _ask(entity: Entity, plan: ErasurePlan) -> None:
     for line in plan.elsewhere:
         print_note(f"not reached: {line}")
-    typer.confirm(f"Erase {entity}{_and_others(plan)} for good?", abort=True)
+    confirm(f"Erase {entity}{_and_others(plan)} for good", False, dry_run=False)
 
 
 def _and_others(plan: ErasurePlan) -> str:

@@ -72,7 +72,7 @@ def list_open(
             until = _earlier(instant(before), instant(older_than))
             wanted = FinishedSelection(lifecycle, state, instant(since), until, tenant, in_doubt, limit)
         else:
-            age = duration(older_than) if older_than else None
+            age = duration(older_than) if older_than is not None else None
             wanted = Selection(
                 lifecycle, state, condition, age, in_doubt, attention, tenant, finding, limit, stuck=stuck
             )

@@ -15,16 +15,16 @@ from perdure._store.postgres import Pool
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
+from perdure.cli.acting import confirm
 from perdure.cli.cli import MEND, cli
 from perdure.cli.database import opened
 from perdure.cli.printing import complain, print_line, print_note, print_progress
 from perdure.cli.who import By, Note, request
 from perdure.settings import Settings, settings
 
-_LOST = "This Temporal has none of what is open in this database: {why}."
-_SURE = (
-    "Is the one that it worked with lost for good? If that still runs somewhere, or comes back, both work on the same "
-    "entities."
+_LOST = (
+    "This Temporal has none of what is open in this database: {why}. If the one that it worked with still runs "
+    "somewhere, or comes back, both work on the same entities."
 )
 
 
@@ -69,8 +69,7 @@ async def _confirm(pool: Pool, exchange: Exchange, yes: bool) -> None:
         if (why := await why_lost(connection, exchange)) is None:
             return
         print_line(_LOST.format(why=why))
-        if not yes:
-            typer.confirm(_SURE, abort=True)
+        confirm("Is that one lost for good", yes, dry_run=False)
         await rebind(connection, exchange, print_line)
 
 

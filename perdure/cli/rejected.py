@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from perdure._operations.rejected import Rejected, RejectedSelection, drop_rejected, retry_rejected, select_rejected
+from perdure._operations.selection import check_lifecycle
 from perdure._store.postgres import Pool
 from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
@@ -160,7 +161,10 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
 
 async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[Rejected]:
     async with transaction() as connection:
-        return await select_rejected(connection, RejectedSelection(lifecycle, reason), limit)
+        found = await select_rejected(connection, RejectedSelection(lifecycle, reason), limit)
+        if lifecycle is not None and not found:
+            await check_lifecycle(connection, lifecycle)
+        return found
 
 
 def _entity(row: Rejected) -> str:

@@ -152,7 +152,7 @@ class OpenTargets(Targets):
             lifecycle=self.lifecycle,
             state=self.state,
             condition=self.condition,
-            older_than=duration(self.older_than) if self.older_than else None,
+            older_than=duration(self.older_than) if self.older_than is not None else None,
             in_doubt=self.in_doubt,
             attention=self.attention,
             tenant=self.tenant,

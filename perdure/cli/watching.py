@@ -32,7 +32,7 @@ def watch(read: Reading, every: float, *, as_json: bool) -> NoReturn:
     """
     console = Console()
     if as_json or not console.is_terminal:
-        refuse("--watch is for a terminal, and for a person: leave out --json", 2)
+        refuse(f"--watch is for a terminal, and for a person: leave out {'--json' if as_json else '--watch'}", 2)
     # With the usual handler each reading's event loop turns Ctrl-C into a cancellation, which a reading may swallow.
     signal.signal(signal.SIGINT, _interrupt)
     logging.disable(logging.WARNING)  # a line of the log would stand amid the screen, which has the reason anyway

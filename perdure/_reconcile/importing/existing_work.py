@@ -11,12 +11,12 @@ from typing import Any
 import asyncpg
 
 from perdure._store.schema import Connection
-from perdure.errors import PerdureError
+from perdure.errors import InvalidSetting
 
 _COLUMNS = ("id", "status", "input")
 
 
-class InvalidSource(PerdureError, ValueError):
+class InvalidSource(InvalidSetting, ValueError):
     """The source of existing work cannot be read. The message has the reason."""
 
 

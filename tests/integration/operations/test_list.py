@@ -213,5 +213,5 @@ async def test_a_watched_list_is_shown_again_after_a_change(world: World) -> Non
     end = await perdure(world, "list", "--watch")
     assert (end.exit_code, end.stderr) == (
         2,
-        "perdure: --watch is for a terminal, and for a person: leave out --json\n",
+        "perdure: --watch is for a terminal, and for a person: leave out --watch\n",
     )

@@ -219,8 +219,10 @@ async def test_all_of_a_lifecycle_are_dropped_and_what_matches_nothing_says_so(w
     end = await perdure(world, "drop", "--lifecycle", "listener", "--limit", "2", "--by", "ann", "--yes")
     assert (end.exit_code, end.stdout) == (0, "2 dropped\n")
     assert [row["id"] for row in await world.db.fetch("select id from perdure.rejected")] == ["c"]
-    end = await perdure(world, "retry", "--lifecycle", "other", "--by", "ann", "--yes")
+    end = await perdure(world, "retry", "--lifecycle", "listener", "--reason", "another", "--by", "ann", "--yes")
     assert (end.exit_code, end.stderr) == (1, "perdure: nothing that was rejected matches\n")
+    end = await perdure(world, "retry", "--lifecycle", "listner", "--by", "ann", "--yes")
+    assert "no lifecycle is named 'listner'; did you mean 'listener'?" in str(end.exception)
 
 
 async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from perdure._store.postgres import Database
 from perdure.cli import cli, main
 from perdure.cli.cli import PANELS
+from tests.deadline import DEADLINE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
 ROWS = re.findall(r"^\| (`perdure [^|]+) \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
@@ -195,6 +197,18 @@ def test_a_command_that_waits_for_postgresql_says_so_beside_its_output(
     waits, problem = errors.splitlines()
     assert waits == "perdure: waits for PostgreSQL (at postgresql://ann@127.0.0.1:1/shop)"
     assert problem.startswith("perdure: no PostgreSQL answers at postgresql://ann@127.0.0.1:1/shop")
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "shown"),
+    [("&-", 0, ""), ("/dev/full", 1, "perdure: the output can't be written: No space left on device\n")],
+)
+def test_output_that_can_not_be_written_is_one_line(output: str, status: int, shown: str) -> None:
+    if output == "/dev/full" and not Path(output).exists():
+        pytest.skip("this system has no device that is always full")
+    command = f"exec {shlex.quote(sys.executable)} -m perdure.cli --version >{output}"
+    end = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+    assert (end.returncode, end.stderr) == (status, shown)
 
 
 def test_the_version_is_that_of_the_package() -> None:
