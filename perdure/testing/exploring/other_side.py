@@ -81,6 +81,8 @@ class OtherSide:
         self._scripts = {name: list(script) for name, script in scripts.items()}
         self._receipts = receipts
         self.accounts: dict[str, Entry] = defaultdict(Entry)
+        self._caused: dict[tuple[str, str], str] = {}
+        """The performance that has done each effect, by generation and effect."""
 
     async def call(self, contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], given: Any, about: Any) -> Any:
         """Act as the body of a contract."""
@@ -172,15 +174,23 @@ class OtherSide:
         account, now = self.accounts[key], self._world.loop.time()
         if self._drops_repeat(effect, account):
             return account.receipt
-        account.policy = self._world.policies.get(key, effect.doubt)
+        account.policy = self._world.observed.policies.get(key, effect.doubt)
         account.done_at.append(now)
         account.done_by_calls_of.append(began)
-        self._world.caused(effect, key)
+        self._note_caused(effect, key)
         account.receipt = self._receipts[effect.identity](given)
         account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")
         visibility_delay = effect.doubt.visibility_delay.total_seconds() if isinstance(effect.doubt, AskFirst) else 0.0
         account.visible_at = account.visible_at or now + self._world.span(visibility_delay)
         return account.receipt
+
+    def _note_caused(self, effect: Effect[Any, Any], key: str) -> None:
+        """The other side has done something, in the generation that the key names; sent again on purpose, it is the
+        same."""
+        _, of_round, what = key.split("/", 2)
+        earlier = self._caused.setdefault((of_round, effect.identity), what.partition("~")[0])
+        if earlier != what.partition("~")[0] and effect.identity in self._world.subject.once:
+            self._world.found("done twice", f"{effect.name}: as {earlier}, and again as {what}")
 
     def _drops_repeat(self, effect: Effect[Any, Any], account: Entry) -> bool:
         if not isinstance(effect.doubt, Dedupe) or not account.done_at:

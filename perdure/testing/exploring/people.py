@@ -50,8 +50,8 @@ class People:
 
     def send_again(self, entity: Entity) -> None:
         """Request that the effect which ended last is sent again, under a new key."""
-        mine = [(results[-1].at, key) for key, results in self._world.results.items() if belongs(key, entity)]
-        ended = [key for _, key in sorted(mine) if isinstance(self._world.results[key][-1].end, NotPerformed)]
+        mine = [(results[-1].at, key) for key, results in self._world.observed.results.items() if belongs(key, entity)]
+        ended = [key for _, key in sorted(mine) if isinstance(self._world.observed.results[key][-1].end, NotPerformed)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
     def confirm(self, entity: Entity) -> None:
@@ -61,7 +61,7 @@ class People:
         done = [key for key, each in accounts if each.done_at and belongs(key, entity)]
         if done and world.subject.secret is not None:  # only random lifecycles can read it
             effect, suffix, _ = Key(world.random.choice(done)).performance
-            world.settled_by_person |= {Key.of(entity, effect, suffix, number) for number in range(9)}
+            world.observed.settled_by_person |= {Key.of(entity, effect, suffix, number) for number in range(9)}
             world.relay.send(world.database.rows[entity.id], f" confirms {slot_of(effect, suffix)}")
 
     def append(self, entity: Entity) -> None:
@@ -73,8 +73,8 @@ class People:
         text = f"update {self._updates}"
 
         def ended(answer: asyncio.Future[None]) -> None:
-            if not answer.cancelled() and answer.exception() is None and entity not in world.ending:
-                world.acknowledged[entity].append(text)
+            if not answer.cancelled() and answer.exception() is None and entity not in world.observed.ending:
+                world.observed.acknowledged[entity].append(text)
 
         if (answer := self._update(entity, "append", text)) is not None:
             answer.add_done_callback(ended)
@@ -123,9 +123,9 @@ class People:
         shown = world.database.moves(entity)[-1].state
         if shown == STARTING:
             shown = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
-        if shown == state or world.records_lost:
+        if shown == state or world.observed.records_lost:
             return
-        if world.histories_lost and entity not in self._reconciled:
+        if world.observed.histories_lost and entity not in self._reconciled:
             self._reconciled.add(entity)  # an order of the lost run may have come late
             self.reconcile(entity)
         else:
@@ -139,7 +139,7 @@ class People:
         return None if worker is None else worker.query(execution.run, "status")
 
     def _reconcile(self, entity: Entity, execution: Execution | None) -> bool:
-        end_lost = self._world.records_lost
+        end_lost = self._world.observed.records_lost
         if execution is not None and execution.outcome != "terminated" and not end_lost:
             what = f"{entity}: {execution.outcome} {execution.failure or ''}"
             self._world.found("ended without a final state", what)
@@ -156,7 +156,7 @@ class People:
             outcome = EffectStatus.ABANDONED
         receipt = account.receipt_json if outcome is EffectStatus.DONE else None
         world.cover("resolved", outcome.value)
-        world.settled_by_person.add(key)
+        world.observed.settled_by_person.add(key)
         slot = slot_of(effect, suffix)
         said = Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
         self._update(entity, "resolve", said)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.activities import Activities
-from perdure.testing.exploring.evidence import PerformResult
 from perdure.testing.exploring.runs import DISPATCH, TASK_TIMEOUT, Run
 from perdure.testing.server_activities import ActivityCall
 
@@ -194,7 +193,7 @@ class WorkflowTasks:
     def _commit(self, task: WorkflowTask) -> bool:
         """Put it into the history. Returns whether something of it is not there."""
         for key, end in task.answers:
-            self._world.results[key].append(PerformResult(end, self._world.loop.time()))
+            self._world.observed.note_result(key, end, self._world.loop.time())
         commands = task.commands
         left_out = self._leave_out_refused(task)
         task.run.commit(task.activations, task.shapes, task.patches, len(commands))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
@@ -21,14 +21,14 @@ from perdure._wire.names import MIRROR
 from perdure._wire.writes import Write
 from perdure._workflow.performing import Performance
 from perdure.app import App
-from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.testing import server_jobs as sdk
-from perdure.testing.exploring.answers import Answer, Answers, watching, with_those_at_the_end
+from perdure.testing.exploring.answers import Answer, Answers, watching
 from perdure.testing.exploring.database import VirtualDatabase, belongs
 from perdure.testing.exploring.evidence import Evidence, PerformResult, Sent
 from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.judge import judge, judge_keys
+from perdure.testing.exploring.observed import Observed
 from perdure.testing.exploring.other_side import OtherSide
 from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
@@ -67,17 +67,8 @@ class World:
         traced: whether `trace` is made, which costs a little.
 
     Attributes:
-        results: what `perform` returned, by key; more than once where a run was started from its top.
-        results_at_end: what `perform` had returned, by key, when a run ordered its end; by the version of that write.
+        observed: what the judge needs beside the records.
         task: the workflow task that is being worked on.
-        ending: entities whose end a run has ordered, perhaps in a task that was lost.
-        acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
-        performed_again: keys that a run has performed more than once.
-        policies: doubt policies of performances that have one of their own, by key.
-        settled_by_person: keys of effects that a person has resolved.
-        records_lost: whether the database has lost the records of attempts.
-        histories_lost: whether Temporal has lost the history of a run.
-        workers_lost: whether a worker was killed, frozen or cut off.
         trace: of all jobs that the workflows were given, and of their commands.
     """
 
@@ -94,19 +85,8 @@ class World:
         self.converter: DataConverter = pydantic_data_converter
         self.flags: list[int] = [1, _SINGLE_BATCH] if scenario.single_batch else [1]
         self.findings: list[Finding] = []
-        self.results: dict[str, list[PerformResult]] = defaultdict(list)
-        self.results_at_end: dict[tuple[Entity, int], dict[str, list[PerformResult]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        self.ending: set[Entity] = set()
-        self.acknowledged: dict[Entity, list[str]] = defaultdict(list)
-        self.policies: dict[str, Any] = {}
+        self.observed: Observed = Observed()
         self.task: WorkflowTask | None = None
-        self.settled_by_person: set[str] = set()
-        self.performed_again: set[str] = set()
-        self.records_lost: bool = False
-        self.histories_lost: bool = False
-        self.workers_lost: bool = False
         self.traced: bool = traced
         self.trace: hashlib._Hash = hashlib.sha256()
         self.temporal: VirtualTemporal = VirtualTemporal(self, self.converter)
@@ -121,9 +101,6 @@ class World:
         self._places: Counter[str] = Counter()
         self._faults = {(each.place, each.number): each for each in scenario.faults}
         self._activations = 0
-        self._ends: dict[Entity, int] = {}
-        """The version of the write that ended each."""
-        self._caused: dict[tuple[str, str], str] = {}
 
     def rooms(self) -> tuple[DatabaseRoom, RelayRoom]:
         """The database, and what brings its commits to Temporal."""
@@ -208,18 +185,16 @@ class World:
     def _results_of(self, entity: Entity) -> dict[str, list[PerformResult]]:
         """The results under all keys that are of no other entity."""
         others = [row.entity for entity_id, row in self.database.rows.items() if entity_id != entity.id]
-        return {key: each for key, each in self.results.items() if not any(belongs(key, other) for other in others)}
+        return {
+            key: each for key, each in self.observed.results.items() if not any(belongs(key, other) for other in others)
+        }
 
     def evidence(self, entity: Entity) -> Evidence:
         """What is known of an entity that is over."""
-        store = self.database.store
+        store, observed = self.database.store, self.observed
         kept, secret = store.snapshot(entity.lifecycle, entity.id), self.subject.secret
         keeps = secret is not None and isinstance(kept, dict) and "received" in kept
-        self._ends[entity] = store.version(entity)
-        results: Mapping[str, list[PerformResult]] = self.results
-        for ended, version in self._ends.items():  # an earlier generation's effects are on record as well
-            if ended.id == entity.id:
-                results = with_those_at_the_end(results, self.results_at_end[ended, version])
+        results = observed.results_at_end(entity, store.version(entity))
         rounds = [Entity(entity.lifecycle, entity.id, number) for number in range(entity.generation + 1)]
 
         def is_its_own(key: str) -> bool:  # results of another entity count where that one is judged
@@ -232,13 +207,13 @@ class World:
             effects={key: view for key, view in store.effects().items() if is_its_own(key)},
             moves=self.database.moves(entity),
             states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
-            settled_by_person=self.settled_by_person,
-            records_lost=self.records_lost,
-            performed_again=None if self.histories_lost else self.performed_again,
-            workers_lost=self.workers_lost,
+            settled_by_person=observed.settled_by_person,
+            records_lost=observed.records_lost,
+            performed_again=None if observed.histories_lost else observed.performed_again,
+            workers_lost=observed.workers_lost,
             sent=self.sent(entity),
             received=kept["received"] if keeps else None,
-            acknowledged=self.acknowledged[entity] if keeps else (),
+            acknowledged=observed.acknowledged[entity] if keeps else (),
             updated=kept.get("updated", ()) if keeps else (),
             secret=secret,
         )
@@ -328,14 +303,6 @@ class World:
         self.found("workflow task fails", f"{run.workflow_id}: {why}" + (f": {cause}" if cause else ""))
         self.temporal.terminate(run.workflow_id)
 
-    def caused(self, effect: Effect[Any, Any], key: str) -> None:
-        """The other side has done something, in the generation that the key names; sent again on purpose, it is the
-        same."""
-        _, of_round, what = key.split("/", 2)
-        earlier = self._caused.setdefault((of_round, effect.identity), what.partition("~")[0])
-        if earlier != what.partition("~")[0] and effect.identity in self.subject.once:
-            self.found("done twice", f"{effect.name}: as {earlier}, and again as {what}")
-
     def report_time(self, task: WorkflowTask) -> float:
         """How many seconds the report of a workflow task takes. Where its run continues as new, something may happen
         meanwhile."""
@@ -362,7 +329,7 @@ class World:
     def inject_fault(self, worker: Worker, what: str, seconds: float) -> None:
         """A fault; see `Fault`."""
         until, database = self.loop.time() + seconds, self.database
-        self.workers_lost = self.workers_lost or what in ("kill", "freeze", "cut off")
+        self.observed.workers_lost |= what in ("kill", "freeze", "cut off")
         match what:
             case "kill":
                 worker.kill()
@@ -382,10 +349,6 @@ class World:
                 database.locked_until = max(database.locked_until, until)
             case _:
                 raise ValueError(f"{what!r} is no fault")
-
-    def _lose_histories(self) -> None:
-        self.histories_lost = True
-        self.acknowledged.clear()
 
     def _happens_to_one(self, event: Event) -> None:
         rows = sorted(self.database.rows)
@@ -420,12 +383,12 @@ class World:
                 if is_open:
                     self.temporal.signal(workflow_id, MIRROR, "reconciliation")
             case "terminate":
-                self._lose_histories()
+                self.observed.lose_histories()
                 if is_open:
                     self.temporal.terminate(workflow_id)
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "lose Temporal":
-                self._lose_histories()
+                self.observed.lose_histories()
                 self.temporal.lose_everything()
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "evict":
@@ -437,8 +400,7 @@ class World:
             case "start worker":
                 self.start_worker()
             case "restore":
-                self.acknowledged.clear()
-                self.records_lost = True
+                self.observed.lose_records()
                 self.database.store.lose_records()
                 for each in self.database.rows.values():
                     self.loop.call_later(event.seconds, self.people.reconcile, each.entity)
@@ -484,9 +446,9 @@ def _watching(world: World) -> Iterator[None]:
 
     def begins(performance: Performance[Any, Any], again: bool) -> None:
         if again:
-            world.performed_again.add(str(performance.key))
+            world.observed.performed_again.add(str(performance.key))
         if performance.record.own is not None and performance.record.own.doubt is not None:
-            world.policies[str(performance.key)] = performance.record.own.doubt
+            world.observed.policies[str(performance.key)] = performance.record.own.doubt
 
     def answered(performance: Performance[Any, Any], end: Answer) -> None:
         if not workflow.unsafe.is_replaying():
@@ -496,12 +458,8 @@ def _watching(world: World) -> Iterator[None]:
     def ends(write: Write, answers: Answers) -> None:
         if workflow.unsafe.is_replaying():
             return
-        # Two tasks in turn can order the same version, where Temporal's clock was put back between them.
         entity = Entity(write.lifecycle, write.id, write.generation)
-        world.ending.add(entity)
-        noted = world.results_at_end[entity, write.version]
-        for key, each in answers.items():
-            noted[key] += [PerformResult(end, world.loop.time()) for end in each]
+        world.observed.note_ordered_end(entity, write.version, answers, world.loop.time())
 
     with watching(answered, ends, begins):
         yield

@@ -76,7 +76,7 @@ def test_an_effect_under_a_key_of_another_generation_is_found() -> None:
     once = Scenario(seed=1, given=Program(steps=[["perform", "dedupe", "p1", {}]]), restarts=1)
     world = of_random_lifecycles().world(once)
     assert world.findings == []
-    kinds = [each.kind for each in judge_keys(world.results, Entity(NAME, "1", 1), since=0.0)]
+    kinds = [each.kind for each in judge_keys(world.observed.results, Entity(NAME, "1", 1), since=0.0)]
     assert kinds == ["key of another round"]
 
 

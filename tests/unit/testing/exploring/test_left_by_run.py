@@ -60,4 +60,4 @@ def test_a_doubt_that_is_only_on_record_waits_for_a_person_before_the_end() -> N
     world = of_lifecycle(Detour, "x", {CHARGE: "ok"}, (), ()).world(scenario)
 
     assert world.findings == []
-    assert {"detour/1/charge/1"} == world.settled_by_person
+    assert {"detour/1/charge/1"} == world.observed.settled_by_person

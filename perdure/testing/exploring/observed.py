@@ -1,0 +1,79 @@
+"""The facts about one scenario that its judge needs beside the records: what code and people did, and what was lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.contracts.keys import Entity
+from perdure.testing.exploring.answers import Answer, Answers, with_those_at_the_end
+from perdure.testing.exploring.evidence import PerformResult
+
+
+class Observed:
+    """What the world notes while it plays a scenario.
+
+    Attributes:
+        results: what `perform` returned, by key; more than once where a run was started from its top.
+        ending: entities whose end a run has ordered, perhaps in a task that was lost.
+        acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
+        performed_again: keys that a run has performed more than once.
+        policies: doubt policies of performances that have one of their own, by key.
+        settled_by_person: keys of effects that a person has resolved.
+        records_lost: whether the database has lost the records of attempts.
+        histories_lost: whether Temporal has lost the history of a run.
+        workers_lost: whether a worker was killed, frozen or cut off.
+    """
+
+    def __init__(self) -> None:
+        self.results: dict[str, list[PerformResult]] = defaultdict(list)
+        self.ending: set[Entity] = set()
+        self.acknowledged: dict[Entity, list[str]] = defaultdict(list)
+        self.policies: dict[str, Any] = {}
+        self.settled_by_person: set[str] = set()
+        self.performed_again: set[str] = set()
+        self.records_lost: bool = False
+        self.histories_lost: bool = False
+        self.workers_lost: bool = False
+        self._results_at_end: dict[tuple[Entity, int], dict[str, list[PerformResult]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        """What `perform` had returned, by key, when a run ordered its end; by the version of that write."""
+        self._ends: dict[Entity, int] = {}
+        """The version of the write that ended each entity."""
+
+    def note_result(self, key: str, end: Answer, at: float) -> None:
+        """Note what `perform` has returned in a task that was committed."""
+        self.results[key].append(PerformResult(end, at))
+
+    def note_ordered_end(self, entity: Entity, version: int, answers: Answers, at: float) -> None:
+        """Note that a run orders the end of an entity by the write of this version, and what `perform` had returned
+        until then. Two tasks in turn can order the same version, where Temporal's clock was put back between them."""
+        self.ending.add(entity)
+        noted = self._results_at_end[entity, version]
+        for key, each in answers.items():
+            noted[key] += [PerformResult(end, at) for end in each]
+
+    def results_at_end(self, entity: Entity, version: int) -> Mapping[str, list[PerformResult]]:
+        """The results under all keys, with those of the tasks that have put the ends of this entity on record.
+
+        Args:
+            version: the version of the write that ended the entity.
+        """
+        self._ends[entity] = version
+        results: Mapping[str, list[PerformResult]] = self.results
+        for ended, at in self._ends.items():  # an earlier generation's effects are on record as well
+            if ended.id == entity.id:
+                results = with_those_at_the_end(results, self._results_at_end[ended, at])
+        return results
+
+    def lose_histories(self) -> None:
+        """Note that Temporal has lost the history of a run: updates that only the history had are gone."""
+        self.histories_lost = True
+        self.acknowledged.clear()
+
+    def lose_records(self) -> None:
+        """Note that the database has lost records of attempts, and snapshots with updates."""
+        self.records_lost = True
+        self.acknowledged.clear()
