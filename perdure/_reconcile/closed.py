@@ -10,10 +10,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.ended import ended
+from perdure._reconcile.generation import generation_of
 from perdure._reconcile.row import Row
 from perdure._reconcile.unfinished import unfinished
 from perdure._reconcile.vanished import vanished
-from perdure._wire.carried import CARRIED, Carried
 
 _RPC = timedelta(seconds=10)
 _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
@@ -35,7 +35,7 @@ async def is_open_after_all(context: Context, row: Row) -> bool:
         return False
     if seen.status in _OPEN:
         return True
-    match await _generation_of(seen, row):
+    match await _compared(seen, row):
         case _Generation.EARLIER:
             await vanished(context, row, "its last workflow is of an earlier generation")
         case _Generation.THIS if seen.status is WorkflowExecutionStatus.COMPLETED:
@@ -47,10 +47,10 @@ async def is_open_after_all(context: Context, row: Row) -> bool:
     return False
 
 
-async def _generation_of(seen: WorkflowExecutionDescription, row: Row) -> _Generation:
-    memo = await seen.memo_value(CARRIED, None, type_hint=Carried)
-    if memo is None:  # started outside Perdure: this workflow made the row, or the row is of a later generation
+async def _compared(seen: WorkflowExecutionDescription, row: Row) -> _Generation:
+    generation = await generation_of(seen)
+    if generation is None:  # started outside Perdure: this workflow made the row, or the row is of a later generation
         return _Generation.EARLIER if seen.close_time and seen.close_time < row.created_at else _Generation.THIS
-    if memo.generation < row.entity.generation:
+    if generation < row.entity.generation:
         return _Generation.EARLIER
-    return _Generation.THIS if memo.generation == row.entity.generation else _Generation.LATER
+    return _Generation.THIS if generation == row.entity.generation else _Generation.LATER

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -112,16 +113,22 @@ _ON_RECORD: tuple[Callable[[Context, Row], Awaitable[None]], ...] = (stuck, park
 
 
 async def _look_at(context: Context, row: Row, runs: bool) -> None:
-    """Check one entity. A failure of it affects no other entity."""
-    try:
+    async with alone(context, row):
         if not runs and not (row.is_young(context) or await is_open_after_all(context, row)):
             return
         for look in _ON_RECORD:
             await look(context, row)
         if not await failing(context, row):
             await behind(context, row)
+
+
+@asynccontextmanager
+async def alone(context: Context, row: Row) -> AsyncIterator[None]:
+    """Check one entity. A failure of it affects no other entity."""
+    try:
+        yield
     except HELD:
-        log.info("%s is held by another transaction: left to the next reconciliation", row.entity)
+        log.info("%s is held by another transaction: left to the next look", row.entity)
     except EXPECTED_ERRORS:
         raise
     except Exception as error:

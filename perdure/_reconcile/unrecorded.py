@@ -19,10 +19,10 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, W
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
+from perdure._reconcile.generation import generation_of
 from perdure._reconcile.writing import fetch
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
 from perdure._store.sql import queries, shared
-from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.names import MIRROR
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import workflow_prefix
@@ -122,8 +122,8 @@ async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
     if row["final"] is not None:
         return OUTLIVED if row["since"] is None else None  # else it may be about to close
     if row["generation"] > 0:
-        carried = await run.memo_value(CARRIED, None, type_hint=Carried)
-        return OUTLIVED if carried is not None and carried.generation < row["generation"] else None
+        generation = await generation_of(run)
+        return OUTLIVED if generation is not None and generation < row["generation"] else None
     return None
 
 
@@ -137,8 +137,8 @@ async def _signal(context: Context, odd: Discrepancy) -> bool:
     description = await _described(odd.handle)
     if description is None:
         return False
-    carried = await description.memo_value(CARRIED, None, type_hint=Carried)
-    if odd.kind is OUTLIVED and carried is not None and carried.generation > odd.entity.generation:
+    generation = await generation_of(description)
+    if odd.kind is OUTLIVED and generation is not None and generation > odd.entity.generation:
         return False  # restarted since
     try:
         await odd.handle.signal(MIRROR, context.by, rpc_timeout=_RPC)

@@ -8,7 +8,6 @@ turns by the row of `perdure.watch`, so that one looks at a time.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,10 +19,10 @@ from temporalio.common import MetricMeter
 
 from perdure._reconcile.closed import is_open_after_all
 from perdure._reconcile.context import Context
-from perdure._reconcile.entities import AT_ONCE, PAGE, listed_as_open
+from perdure._reconcile.entities import AT_ONCE, PAGE, alone, listed_as_open
 from perdure._reconcile.findings import Findings
 from perdure._reconcile.row import Row
-from perdure._reconcile.writing import HELD, fetch
+from perdure._reconcile.writing import fetch
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries
@@ -47,8 +46,6 @@ LAG = timedelta(minutes=2)
 _YOUNG = timedelta(minutes=1)
 _CLOSED = 1000
 _RPC = timedelta(seconds=20)
-
-log = logging.getLogger("perdure.watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +157,9 @@ class Watch(Service):
         few = asyncio.Semaphore(AT_ONCE)
 
         async def look(row: Row) -> None:
-            async with few:
+            async with few, alone(context, row):
                 self.pulse.beat()
-                try:
-                    await is_open_after_all(context, row)
-                except HELD:
-                    log.info("%s is held by another transaction: left to the next turn", row.entity)
+                await is_open_after_all(context, row)
 
         await asyncio.gather(*map(look, rows))
 

@@ -110,9 +110,7 @@ class Delivery:
             RPCError: Temporal fails.
         """
         if row["orphan"]:
-            raise Undeliverable(
-                f"the database has no entity {row['lifecycle']}/{row['id']}: no message can be sent to it"
-            )
+            raise Undeliverable(_orphan(row))
         try:
             entity = Entity(row["lifecycle"], row["id"], row["generation"])
         except InvalidEntity as error:  # SQL accepts ids that Python refuses
@@ -250,6 +248,13 @@ class Delivery:
     def _check_known(self, row: Row) -> None:
         if row["lifecycle"] not in self._app.lifecycles:
             raise NotForUs(f"no lifecycle is named {row['lifecycle']!r}")
+
+
+def _orphan(row: Row) -> str:
+    entity = f"{row['lifecycle']}/{row['id']}"
+    if row["version"] is None:
+        return f"the database has no entity {entity}: no message can be sent to it"
+    return f"perdure.message does not have the message to {entity} any more"
 
 
 def _of_the_server(error: RPCError) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 
 from perdure import _faults as faults
@@ -19,8 +19,6 @@ query = queries(__name__)
 LONGEST_LINE = 4.0
 """Seconds after which no further row of an entity is begun in one transaction. PostgreSQL ends a transaction that is
 idle for 15 s, and a call to Temporal takes 10 s at most."""
-REST_OF_REJECTED = timedelta(seconds=30)
-"""Time for which the other rows of an entity wait after its start was rejected."""
 
 
 @dataclass(slots=True)
@@ -35,23 +33,19 @@ class Line:
     declined: tuple[Row, NotForUs | Unreadable] | None = None
     """The first row that this relay leaves to other relays."""
     failed: tuple[Row, BaseException] | None = None
+    held: bool = False
+    """Whether the rows that are not delivered wait, until `held_until`; if that is None, for half a minute."""
     held_until: datetime | None = None
-    """Time of the next look at the first undelivered row; None = it is due."""
 
     @property
     def unordered(self) -> list[Row]:
         """Due messages without a place in the order."""
-        return [
-            row
-            for row in self.rows
-            if row["kind"] == "message" and row["ordinal"] is None and not row["waits"] and not row["over"]
-        ]
+        return [row for row in self.rows if _is_without_place(row) and not row["waits"] and not row["over"]]
 
     def reject(self, row: Row, why: Undeliverable) -> None:
         """Note that the row cannot be delivered. Without their start, the rows behind it wait for a while."""
         self.rejected.append((row, why))
-        if row["kind"] == "start":
-            self.held_until = datetime.now(UTC) + REST_OF_REJECTED
+        self.held = self.held or row["kind"] == "start"
 
     async def deliver(self, delivery: Delivery) -> None:
         """Deliver the due rows in order, until one cannot be delivered, or until the time is over."""
@@ -63,7 +57,7 @@ class Line:
                 # Finished or restarted since (invariant 7). A wake is delivered nevertheless: a stale worker may have
                 # made the end, and the waiting run must receive it.
                 self.delivered.append(row)
-            elif (row["kind"] == "message" and row["ordinal"] is None) or not await self._attempted(row, delivery):
+            elif _is_without_place(row) or not await self._attempted(row, delivery):
                 return
 
     async def _attempted(self, row: Row, delivery: Delivery) -> bool:
@@ -75,7 +69,7 @@ class Line:
             cancel = next((each for each in self.rows if each["message_kind"] == "cancel" and each["ordinal"]), None)
         overruled = cancel is not None and row["due_later"] and delivery.can_cancel(row)
         if row["waits"] and not overruled:
-            self.held_until = row["not_before"]
+            self.held, self.held_until = True, row["not_before"]
             return False
         faults.point("before the delivery of a", row["kind"])
         try:
@@ -93,6 +87,10 @@ class Line:
         if eager is not None:
             self.eager.append(eager)
         return True
+
+
+def _is_without_place(row: Row) -> bool:
+    return row["kind"] == "message" and row["ordinal"] is None and not row["orphan"]
 
 
 async def read_lines(connection: Connection, entities: Sequence[Row]) -> list[Line]:

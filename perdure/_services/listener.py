@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import asyncpg
 
 from perdure._services.service import Service
-from perdure._store.connecting import DATABASE_ERRORS, Pool, connect_for_long_work, keeps_sessions
+from perdure._store.connecting import DATABASE_ERRORS, VIGILANT, Pool, connect_for_long_work, keeps_sessions
 
 CHANNEL = "perdure_outbox"
 """As in `notify_relays.sql`."""
 _AGAIN = 5.0
+_LONGEST = 10.0
+"""Seconds that the connection may take to listen."""
 
 
 class Listener(Service):
@@ -45,7 +48,9 @@ class Listener(Service):
         if not self.listens and await keeps_sessions(self._pool):
             connection = await connect_for_long_work(self._url, "perdure listener")
             try:
-                await connection.add_listener(CHANNEL, self._received)
+                async with asyncio.timeout(_LONGEST):
+                    await connection.execute(VIGILANT)
+                    await connection.add_listener(CHANNEL, self._received)
             except BaseException:
                 connection.terminate()
                 raise

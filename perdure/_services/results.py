@@ -51,7 +51,7 @@ class Results:
             if line.failed is not None and not (away and postponed):
                 await _postpone(connection, *line.failed)
                 postponed = True
-            elif line.held_until is not None:
+            elif line.held:
                 first = line.rows[0]
                 await connection.execute(query("hold"), first["lifecycle"], first["id"], line.held_until)
 

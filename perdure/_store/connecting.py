@@ -65,13 +65,15 @@ _DURABLE = (
     "select set_config('synchronous_commit', 'on', {local}) "
     "where current_setting('synchronous_commit') not in ('on', 'remote_apply')"
 )
-# The server notices within half a minute that the client's machine is gone. Not every platform has all of these.
-_VIGILANT = """do $$ declare
+# The server notices within half a minute that the client's machine is gone. No time-out of the role ends a session that
+# waits for its next statement, nor a transaction that waits for Temporal. Not every server has all of these.
+VIGILANT = """do $$ declare
     each record;
 begin
     for each in select * from (values
         ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'),
-        ('tcp_user_timeout', '20000'), ('client_connection_check_interval', '5000')) x (name, value)
+        ('tcp_user_timeout', '20000'), ('client_connection_check_interval', '5000'),
+        ('transaction_timeout', '0'), ('idle_session_timeout', '0')) x (name, value)
     loop
         begin
             perform set_config(each.name, each.value, false);
@@ -270,7 +272,7 @@ async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, 
         sessions.add(session)
         _keep_alive(session)
         if kind is Session:  # start-up parameters cannot depend on the role's settings, nor on the platform
-            await session.execute(f"{_DURABLE.format(local='false')}; {_VIGILANT}")
+            await session.execute(f"{_DURABLE.format(local='false')}; {VIGILANT}")
             if closed_path:
                 await session.execute(_PATH.format(local="false"))
 

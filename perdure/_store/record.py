@@ -6,7 +6,6 @@ there.
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import Any
 
@@ -75,7 +74,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         cancelling=known.cancelling,
         came_from=known.came_from,
         # Not the begin of the first run: effects of lost commits since then are unknown (invariant 11).
-        began=int(time.time() * 1_000_000),
+        began=int(record.at.timestamp() * 1_000_000),
         recovered=True,
         started_at=record.created_at,
         last_message=record.acknowledged,

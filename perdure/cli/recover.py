@@ -39,7 +39,8 @@ def recover_all(
     """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
 
     After the loss of Temporal: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
-    be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle.
+    be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle,
+    or if another transaction holds one.
     """
     asked = request(by, note)
     seen = asyncio.run(_recover(settings(), asked.by, asked.note, yes))
@@ -51,8 +52,11 @@ def recover_all(
     )
     if seen.started:
         print_line("They start as soon as a worker runs: `perdure status` shows how many still wait.")
+    if seen.held:
+        complain(f"{seen.held} are held by other transactions, and were left out: run it again")
     if seen.ended:
         complain("for those that are closed: perdure reconcile --now")
+    if seen.held or seen.ended:
         raise typer.Exit(1)
 
 

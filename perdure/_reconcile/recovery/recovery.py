@@ -12,11 +12,12 @@ import temporalio.client
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._reconcile.importing.apart import apart
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
-from perdure.errors import InvalidEntity, NotNow, TemporalUnavailable
+from perdure.errors import InvalidEntity, TemporalUnavailable
 
 query = queries(__name__)
 
@@ -34,15 +35,26 @@ class Recovered:
         open: number of checked entities.
         running: entities with an open workflow, which are left alone.
         started: entities that are started again.
-        waiting: entities whose start is on its way or was rejected, or that moved meanwhile.
         ended: entities with a closed workflow, which are left to the reconciliation.
+        held: entities that another transaction held for 2 s, which the next recovery may start again.
     """
 
     open: int = 0
     running: int = 0
     started: int = 0
-    waiting: int = 0
     ended: int = 0
+    held: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Entities whose start is on its way or was rejected, or that moved meanwhile."""
+        return self.open - self.running - self.started - self.ended - self.held
+
+    def note_held(self, error: Exception) -> None:
+        """Count an entity that PostgreSQL refuses to start again, if the reason is a lock. Else raise the error."""
+        if not isinstance(error, asyncpg.LockNotAvailableError):
+            raise error
+        self.held += 1
 
 
 async def recover(
@@ -63,7 +75,6 @@ async def recover(
     Raises:
         DatabaseUnavailable: PostgreSQL does not answer.
         TemporalUnavailable: Temporal does not answer.
-        NotNow: another session holds an entity for long.
     """
     seen, last = Recovered(), ("", "")
     while True:
@@ -72,25 +83,19 @@ async def recover(
         if not page:
             return seen
         gone = await _without_workflow(temporal_client, scope, page, seen)
-        if gone:
-            begun = await _start_again(pool, gone, by, why)
-            seen.started += begun
-            seen.waiting += len(gone) - begun
+        begun = await apart(gone, lambda some: _start_again(pool, some, by, why), lambda _: seen.note_held)
+        seen.started += len(begun)
         seen.open += len(page)
         last = page[-1]["lifecycle"], page[-1]["id"]
         report(seen)
 
 
-async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> int:
+async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> list[asyncpg.Record]:
     columns = ([row[name] for row in gone] for name in ("lifecycle", "id", "generation", "version"))
-    try:
-        with answering():
-            async with pool.acquire(timeout=10) as connection, connection.transaction():
-                await connection.execute(bounds(lock="10s", statement="60s"))
-                return len(await connection.fetch(query("start_these_again"), *columns, by, why))
-    except asyncpg.LockNotAvailableError as error:
-        first = f"{gone[0]['lifecycle']}/{gone[0]['id']}"
-        raise NotNow(f"one of the {len(gone)} from {first} on is held by another transaction: run it again") from error
+    with answering():
+        async with pool.acquire(timeout=10) as connection, connection.transaction():
+            await connection.execute(bounds(lock="2s", statement="60s"))
+            return await connection.fetch(query("start_these_again"), *columns, by, why)
 
 
 async def _without_workflow(

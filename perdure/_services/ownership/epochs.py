@@ -7,13 +7,14 @@ another entity had in the lost commits.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 _MICROSECONDS = 1_000_000
+_RPC = timedelta(seconds=10)
 
 
 def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, WorkflowIDConflictPolicy]:
@@ -34,7 +35,8 @@ async def why_not_ours(handle: WorkflowHandle[object, object], row: asyncpg.Reco
     epoch = row["epoch"]
     if row["generation"] != 0 or not epoch or epoch < row["newest_epoch"]:
         return None
-    begun, restored = (await handle.describe()).start_time, datetime.fromtimestamp(epoch / _MICROSECONDS, UTC)
+    begun = (await handle.describe(rpc_timeout=_RPC)).start_time
+    restored = datetime.fromtimestamp(epoch / _MICROSECONDS, UTC)
     if begun >= restored:
         return None
     return (

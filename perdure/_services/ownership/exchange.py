@@ -99,6 +99,8 @@ class Exchange:
 
     async def _other_namespace(self, row: asyncpg.Record) -> str | None:
         """Id of this namespace, if the database is known to work with another one; else None."""
+        if row["namespace_id"] != self._namespace_id:
+            self._namespace_id = None  # one of the same name may have been made since it was read
         known = await self.namespace_id()
         return known if known and row["namespace_id"] and row["namespace_id"] != known else None
 

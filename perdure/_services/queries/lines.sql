@@ -1,6 +1,6 @@
 -- The waiting rows of the entities $1, $2 (lifecycles, ids), up to $3 rows of each, in the order of delivery: a start, messages
--- with a place in the order, then messages without one. Every row can be read, whatever is stored: an orphan has no `ident`,
--- and times that no client can represent are replaced by the last one that it can.
+-- with a place in the order, then messages without one. Every row can be read, whatever is stored: an orphan has no `ident`, or
+-- its message is gone, and times that no client can represent are replaced by the last one that it can.
 select
     o.seq, o.lifecycle, o.id, o.generation, o.kind, o.body, o.tries, o.traceparent, o.priority, o.message_id,
     o.declined <> '{}' as declined,
@@ -16,7 +16,8 @@ select
         select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.generation = o.generation) as attempted,
     e.epoch, perdure.epoch() as newest_epoch,
     least(greatest(e.created_at, o.due_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
-    i.id is null as orphan, coalesce(i.generation <> o.generation or i.final is not null, false) as over
+    i.id is null or (o.kind = 'message' and o.message_kind is null) as orphan,
+    coalesce(i.generation <> o.generation or i.final is not null, false) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (
     select x.*, m.ordinal, m.kind as message_kind, m.name, m.payload

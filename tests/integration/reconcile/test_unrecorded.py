@@ -11,6 +11,7 @@ from temporalio.client import WorkflowExecutionStatus
 from perdure import Entity
 from perdure._reconcile import unrecorded as module
 from perdure._reconcile.unrecorded import unrecorded
+from perdure._wire.carried import CARRIED
 from tests.apps.bodies import app
 from tests.integration.reconcile.reconciling import Reconciling
 from tests.world import World
@@ -83,6 +84,24 @@ async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_no
     assert await parts.run(part, only=Entity("counter", "a")) == [("unrecorded", "a", False)]
     assert await parts.run(part, cursor=["dedupe", None]) == []  # it is past that lifecycle
     await world.handle("counter", "a").terminate()
+
+
+async def test_a_run_whose_memo_can_not_be_read_keeps_no_other_from_being_found(
+    world: World, parts: Reconciling
+) -> None:
+    for each in ("a", "b"):
+        await world.temporal_client.start_workflow(
+            "counter",
+            {},
+            id=f"{world.scope}:counter/{each}",
+            task_queue=f"nobody-{world.scope}",
+            memo={CARRIED: {"generation": "none"}},
+        )
+    await world.until(lambda: _listed(world, 2), "visibility knows them")
+    await world.db.execute("insert into perdure.ident (lifecycle, id, generation) values ('counter', 'a', 1)")
+    assert await parts.run(partial(unrecorded, patience=0.3)) == [("unrecorded", "b", False)]
+    for each in ("a", "b"):
+        await world.handle("counter", each).terminate()
 
 
 async def _counting(world: World, *ids: str) -> None:

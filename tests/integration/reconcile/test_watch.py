@@ -10,8 +10,10 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
 from perdure._reconcile.watch import Watch
 from perdure._services.gauges import Gauges
+from perdure._wire.carried import CARRIED
 from perdure.servers.ports import free_port
 from perdure.telemetry import names
+from tests.apps.contracts import Booking
 from tests.apps.failing import app
 from tests.integration.reconcile.reconciling import begun, deleted, is_open, terminated
 from tests.integration.telemetry.test_metrics import Metered
@@ -64,6 +66,20 @@ async def test_what_was_terminated_or_deleted_is_noticed_and_counted_without_a_r
         ]
         assert await world.db.fetchval("select count(*) from perdure.reconciliation") == 1
         await counted(world)
+
+
+@pytest.mark.usefixtures("everything_is_old")
+async def test_a_workflow_whose_memo_can_not_be_read_is_treated_beside_the_others(world: World) -> None:
+    for each in ("a", "b"):
+        await world.client.start("staying", each, Booking())
+        memo = {CARRIED: {"generation": "none"}} if each == "a" else None
+        await world.temporal_client.start_workflow(
+            "staying", id=f"{world.scope}:staying/{each}", task_queue="nobody listens here", memo=memo
+        )
+        await terminated(world, "staying", each, "an accident")
+    await world.db.execute("delete from perdure.outbox")
+    attention = "select count(*) = 2 from perdure.entity where attention like 'its workflow was terminated%'"
+    await world.until(partial(is_there, world, attention), "both want a person")
 
 
 async def counted(world: World) -> None:

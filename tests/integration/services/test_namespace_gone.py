@@ -15,8 +15,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from perdure import PerdurePlugin
+from perdure._services.ownership.exchange import Exchange
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
+from perdure._store.sql import shared
 from perdure.errors import TemporalUnavailable
 from perdure.logs import FIELDS
 from perdure.servers.postgres import PostgresServer
@@ -25,6 +27,7 @@ from tests.apps.listening import app
 from tests.world import World
 
 KIND = "listener"
+BIND = "update perdure.database set mark = 'a', scope = $1, namespace = $1, namespace_id = $2"
 START = "select perdure.start('listener', $1, '{}')"
 SIGNAL = "select perdure.signal('listener', $1, 'add', '1')"
 NO_NAMESPACE = "Temporal has no namespace '{}', or it was deleted: create it again, or correct TEMPORAL_NAMESPACE"
@@ -66,9 +69,11 @@ async def test_while_the_namespace_is_gone_nothing_is_rejected_and_then_all_is_d
     )
     database = Database(world.dsn)
     relay = Relay(await database.open(), client, app, world.config)
+    exchange = Exchange(client, world.config)
     try:
         await world.db.execute(START, "before")
         await rounds(world, relay, None)
+        await bound(world, client, exchange)
         await world.temporal_client.operator_service.delete_namespace(DeleteNamespaceRequest(namespace=world.scope))
         handle = client.get_workflow_handle(f"{world.scope}:{KIND}/none")
 
@@ -96,8 +101,19 @@ async def test_while_the_namespace_is_gone_nothing_is_rejected_and_then_all_is_d
         for answer in ("invalid state", "is not found"):
             for number in range(3):
                 await client.get_workflow_handle(f"{world.scope}:{KIND}/{answer} {number}").describe()
+        await bound(world, client, exchange)
     finally:
         await database.close()
+
+
+async def bound(world: World, client: Client, exchange: Exchange) -> None:
+    """Bind the database to the namespace as another process does; a worker that runs all the time accepts that."""
+    known = await Exchange(client, world.config).namespace_id()
+    await world.db.execute(BIND, world.scope, known)
+    row = await world.db.fetchrow(shared("database"))
+    assert row is not None
+    await exchange.check_binding(row)
+    await world.db.execute("update perdure.database set mark = null")
 
 
 async def test_a_namespace_that_is_missing_is_said_once_in_plain_words(

@@ -86,6 +86,34 @@ async def test_messages_without_an_entity_are_put_aside_with_the_reason(
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
 
 
+async def test_messages_that_are_gone_are_put_aside_with_the_reason(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "bare")
+    for _ in range(2):
+        await world.db.execute(SIGNAL, "bare")
+    await world.db.execute("delete from perdure.message")
+    await world.db.execute(START, "good")
+    relay.pace.window = 1
+    await delivered(world, relay, "good")
+    assert await relay.once() is False, "nothing is due any more"
+    reasons = await world.db.fetch("select distinct reason from perdure.rejected")
+    assert [row[0] for row in reasons] == ["perdure.message does not have the message to listener/bare any more"]
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
+async def test_many_messages_for_an_entity_that_somebody_holds_hold_up_nobody_else(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "held")
+    await world.db.execute("select perdure.signal('listener', 'held', 'add', '1') from generate_series(1, 2000)")
+    await world.db.execute(START, "good")
+    relay.pace.window = 1
+    operator = await asyncpg.connect(world.dsn)
+    try:
+        # As perdure.drop_rejected does, in a transaction that its operator does not end.
+        await operator.execute("select pg_advisory_lock(hashtextextended('listener/held', x'70657264'::bigint))")
+        await delivered(world, relay, "good")
+    finally:
+        await operator.close()
+
+
 async def test_a_message_in_an_open_transaction_keeps_its_entity_from_being_dropped(world: World) -> None:
     await world.db.execute(START, "a")
     seq = await world.db.fetchval(REJECT)

@@ -54,6 +54,29 @@ async def test_commits_are_durable_whatever_the_role_has(
         await pool.close()
 
 
+LIMITS = {
+    "statement_timeout": "1500ms",
+    "lock_timeout": "250ms",
+    "idle_in_transaction_session_timeout": "15s",
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+}
+
+
+async def test_a_session_has_its_own_limits_of_time_whatever_the_role_has(dsn: str, role: str) -> None:
+    admin = await asyncpg.connect(dsn)
+    known = {row[0] for row in await admin.fetch("select name from pg_settings where name = any($1)", list(LIMITS))}
+    for name in known:
+        await admin.execute(f"alter role {role} set {name} = '1s'")
+    await admin.close()
+    pool = await open_pool(dsn.replace("postgres@", f"{role}@"), 1)
+    try:
+        shown = {name: await pool.fetchval("select current_setting($1)", name) for name in known}
+    finally:
+        await pool.close()
+    assert shown == {name: limit for name, limit in LIMITS.items() if name in known}
+
+
 async def test_commits_are_durable_behind_a_pooler(dsn: str, bouncer: PgBouncer) -> None:
     name = dsn.rpartition("/")[2]
     await run_on(dsn, f"alter database {name} set synchronous_commit = off")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.common.v1 import WorkflowExecution
@@ -38,6 +39,12 @@ AN_ATTEMPT = """
     insert into perdure.effect
         (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
         values ('sale/a/earlier', 'sale', 'a', 0, 'earlier', 't', 'not_done', 'd', now(), now(), now())
+"""
+
+REJECT = """
+    with gone as (delete from perdure.outbox returning *)
+    insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
+    select seq, lifecycle, id, generation, kind, body, 'a test' from gone
 """
 
 
@@ -305,6 +312,31 @@ async def test_two_that_recover_at_once_start_each_once(world: World) -> None:
 
     assert sum(each.started for each in both) == 10
     assert await world.db.fetchval("select count(*) from perdure.outbox where kind = 'start'") == 10
+
+
+async def test_one_that_somebody_holds_keeps_no_other_from_going_on(world: World) -> None:
+    ids = [str(number) for number in range(5)]
+    for each in ids:
+        await start(world, each)
+    await world.db.execute("delete from perdure.outbox")
+    holder = await asyncpg.connect(world.dsn)
+    try:
+        async with holder.transaction():
+            await holder.execute("select from perdure.ident where id = '1' for no key update")
+            assert await recovered(world) == Recovered(open=5, started=4, held=1)
+        assert await recovered(world) == Recovered(open=5, started=1)
+    finally:
+        await holder.close()
+
+
+async def test_a_start_that_was_rejected_is_not_delivered_again_in_a_new_epoch(world: World) -> None:
+    for each in ("rejected", "open"):
+        await start(world, each)
+    await world.db.execute("delete from perdure.outbox where id = 'open'")
+    await world.db.execute(REJECT)
+    await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
+    await world.db.execute(queries("perdure._services")("start_again"))
+    assert [row["id"] for row in await world.db.fetch("select id from perdure.outbox")] == ["open"]
 
 
 async def test_one_that_was_ended_before_it_wrote_anything_is_started_all_the_same(world: World) -> None:
