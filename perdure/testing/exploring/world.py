@@ -16,7 +16,6 @@ from temporalio.converter import DataConverter
 
 from perdure._activity import execution as attempts
 from perdure._activity.hosting import TemporalHost
-from perdure._store import record
 from perdure._wire.names import MIRROR
 from perdure._wire.writes import Write
 from perdure._workflow.performing import Performance
@@ -414,7 +413,7 @@ class World:
 
 
 class _Seeded:
-    """In place of the modules `secrets` and `time`, where what they return stands in a record."""
+    """In place of the module `secrets`, where what it returns stands in a record."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -422,18 +421,13 @@ class _Seeded:
     def token_hex(self, count: int) -> str:
         return self._world.random.randbytes(count).hex()
 
-    def time(self) -> float:
-        return self._world.loop.now.timestamp()
-
 
 @contextmanager
 def _deterministic(world: World) -> Iterator[None]:
     """The same seed gives the same bytes: tokens and times that are put on record come from the world."""
-    seeded = _Seeded(world)
     clock = property(lambda host: current_worker.get().now)
     with standing_in(
-        (attempts, "secrets", seeded),
-        (record, "time", seeded),
+        (attempts, "secrets", _Seeded(world)),
         (TemporalHost, "now", clock),
         (attempts, "LARGEST_RECEIPT", LARGEST_RECEIPT),
     ):

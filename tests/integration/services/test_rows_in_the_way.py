@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 import pytest
-from temporalio.service import RPCError
+from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.pace import BATCH
 from perdure._services.relay import Relay
@@ -182,6 +183,44 @@ async def test_a_row_that_the_database_cannot_record_is_put_off_alone(world: Wor
 
     await world.until(put_off, "put off")
     assert [row["id"] for row in await world.db.fetch(WAITING)] == ["odd"]
+
+
+async def test_a_table_that_is_locked_is_the_fault_of_no_row(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "a")
+    async with world.holding("perdure.entity"):
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await relay.once()
+    assert await world.db.fetchrow("select tries, error from perdure.outbox") == (0, None)
+    await delivered(world, relay, "a")
+
+
+class Busy(Interceptor):
+    """A Temporal that can't accept one workflow now."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """See base class."""
+
+        class Outbound(OutboundInterceptor):
+            async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
+                if input.id.endswith("/busy"):
+                    raise RPCError("busy", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+                return await super().start_workflow(input)
+
+        return Outbound(next)
+
+
+async def test_a_row_that_temporal_can_not_accept_now_slows_down_no_other(world: World) -> None:
+    database = Database(world.dsn)
+    client = Client(**(world.temporal_client.config() | {"interceptors": [Busy()]}))
+    relay = Relay(await database.open(), client, app, world.config)
+    try:
+        for each in ("busy", "good"):
+            await world.db.execute(START, each)
+        await relay.once()  # raises nothing, as it does while Temporal accepts no row
+        assert relay.pace.window == BATCH
+        assert [tuple(row) for row in await world.db.fetch("select id, tries from perdure.outbox")] == [("busy", 1)]
+    finally:
+        await database.close()
 
 
 @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
