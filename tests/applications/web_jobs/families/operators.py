@@ -209,7 +209,7 @@ class FamilyPeople(People):
         # A page that only lists children is called again.
         done = work is not None and bool(work.begun) and work.well and work.kind not in MASTERS
         outcome = EffectStatus.DONE if done else EffectStatus.NOT_DONE
-        world.settled_by_person.add(key)
+        world.observed.settled_by_person.add(key)
         world.cover("resolved", outcome.value)
         receipt = {"status": 200} if done else None
         said = Resolution(by="a person", note="looked", effect=key, outcome=outcome, receipt=receipt)
