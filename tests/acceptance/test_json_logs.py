@@ -51,6 +51,6 @@ async def test_why_it_ended_is_json_too(world: World) -> None:
     world.workers.append(worker)
     await worker.launch()
     assert await worker.gone() == 1
-    (last,) = lines(worker)
+    *_, last = lines(worker)  # on a slow machine it says before that it waits
     assert last["level"] == "critical"
     assert "has no namespace 'nope'" in last["message"]
