@@ -20,7 +20,7 @@ from pathlib import Path
 from infra.browsing import Browser
 
 PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
-SECONDS = 180
+SECONDS = 400
 """How long a command may take, or may be repeated."""
 _BLOCK = re.compile(
     r"(?:^<!-- terminal (\d) -->\n)?^```(console|diff|python)\n(.*?)^```$|^<!-- (console) -->\n(.*?)\n\n(?=\S)",
