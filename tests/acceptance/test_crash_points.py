@@ -21,8 +21,12 @@ from tests.apps.bookings import Escalate, LookupBooking, LookupInline
 from tests.apps.contracts import Booking
 from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
+from tests.deadline import DEADLINE
 from tests.mail_secret import token_of
 from workflows.comments.comment_notification import CommentNotification
+
+PATIENCE = 5 * DEADLINE
+"""Seconds for a case, of which eight run at once."""
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +54,7 @@ async def prove(crash_points: Callable[..., Any], lifecycle: Any, other_side: Co
         other_side=("COUNTERPARTY_PORT", other_side.port),
         commit=with_its_row,
         receipt=lambda key: {"number": 1},
+        patience=PATIENCE,
         **how,
     )
     print(proof.summary())
@@ -114,6 +119,7 @@ async def test_whatever_dies_messages_are_heard_once_and_in_their_order(
         Bell,
         Told(numbers=[7, 1, 4]),
         app="tests.apps.listening:app",
+        patience=PATIENCE,
         happened=counterparty.accepted.__getitem__,
         other_side=("COUNTERPARTY_PORT", counterparty.port),
         commit=say,
@@ -150,6 +156,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
             CommentNotification,
             Comment(id=1, post_id=1, author="ann", body="hello", recipient="bob@example.org"),
             app="workers.comments.app:app",
+            patience=PATIENCE,
             happened=lambda key: count_by_message_id(server.maildir)[f"<{token_of(Key(key))}@blog.example>"],
             other_side=("PERDURE_MAIL_PORT", server.port),
             commit=with_its_comment,
