@@ -57,6 +57,9 @@ def postgres() -> Iterator[PostgresServer]:
 async def machine(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Machine]:
     """A machine on which nothing of Perdure runs yet."""
     await executed(postgres.dsn(), "create database shop owner shop")
+    await executed(
+        postgres.dsn(), "alter database shop set jit = on"
+    )  # PostgreSQL's default, which this server has not
     async with Counterparty().serving() as counterparty:
         made = Machine(postgres, tmp_path, counterparty)
         await executed(made.dsn, TABLE)

@@ -90,6 +90,20 @@ async def test_commits_are_durable_behind_a_pooler(dsn: str, bouncer: PgBouncer)
         await run_on(dsn, f"alter database {name} reset synchronous_commit")
 
 
+@pytest.mark.parametrize("pooled", [False, True], ids=["directly", "behind a pooler"])
+async def test_no_statement_is_compiled_where_postgresql_has_its_defaults(
+    dsn: str, bouncer: PgBouncer, pooled: bool
+) -> None:
+    name = dsn.rpartition("/")[2]
+    await run_on(dsn, f"alter database {name} set jit = on")  # this server has it off
+    pool = await open_pool(bouncer.dsn(name) if pooled else dsn, 2)
+    try:
+        assert await pool.fetchval("select current_setting('jit')") == "off"
+    finally:
+        await pool.close()
+        await run_on(dsn, f"alter database {name} reset jit")
+
+
 @pytest.fixture
 def crashing() -> Iterator[PostgresServer]:
     """A server of the test's own, that puts asynchronous commits on disk 10 s later."""

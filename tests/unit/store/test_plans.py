@@ -1,4 +1,4 @@
-"""No statement whose plan has a node switched off is compiled: its cost is high by that alone."""
+"""No function whose plan has a node switched off is compiled: its cost is high by that alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import re
 from pathlib import Path
 
 import perdure
-from perdure._store.connecting import BOUNDS
 
 FUNCTIONS = Path(perdure.__file__).parent / "_store/schema/functions"
 HEAD = re.compile(r"^language .*? as \$\$$", re.MULTILINE | re.DOTALL)
-
-
-def test_perdures_own_sessions_compile_nothing() -> None:
-    assert BOUNDS["jit"] == "off"
 
 
 def test_a_function_that_switches_a_node_off_is_not_compiled_in_the_sessions_of_others() -> None:
