@@ -71,9 +71,9 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
 
 
 def test_a_value_that_may_be_a_secret_is_not_printed() -> None:
-    told = said(signed_with="whsec_c2VjcmV0", headers={"x-a": "secret\n"})
+    told = said(signed_with="whsec_c2VjcmV0", headers={"x-a": "hushed\n"})
     assert "c2VjcmV0" not in told
-    assert told.count("secret") == 1  # the word, not the value
+    assert "hushed" not in told
 
 
 @pytest.mark.parametrize(
