@@ -99,8 +99,12 @@ class OwnTerms(_Lean):
         return None if self.in_doubt is None else _policy(self.in_doubt)
 
     def over(self, terms: Terms) -> Terms:
-        """The terms of the run, with these in place of the same ones there."""
-        given = {"timeout": self.timeout, "in_doubt": self.in_doubt, "retry": self.retry}
+        """The terms of the run, with these in place of the same ones there. How the look-up is called is no term of a
+        performance: it comes from the run's own terms."""
+        in_doubt, lookup = self.in_doubt, terms.in_doubt.lookup
+        if in_doubt is not None and in_doubt.lookup is not None and lookup is not None:
+            in_doubt = in_doubt.model_copy(update={"lookup": lookup})
+        given = {"timeout": self.timeout, "in_doubt": in_doubt, "retry": self.retry}
         return terms.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 

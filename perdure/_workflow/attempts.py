@@ -307,8 +307,9 @@ class Attempts(Generic[In, Out]):
             self._moved = self._follows
             recorder.show(standing or run.state)
             self.acted()
-        elif view.in_doubt and standing == before != run.state:
-            # The present record is a doubt, in place of a record that was lost together with the state.
+        elif (view.in_doubt or (begun and record.is_new)) and standing == before != run.state:
+            # The present record is a doubt, in place of a record that was lost together with the state. Or a lost
+            # workflow task had entered the state, and this run has shown an earlier one since.
             await recorder.move_here()
             self.acted()
         elif standing is not None and standing != run.state and not begun:

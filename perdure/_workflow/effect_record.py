@@ -33,8 +33,8 @@ class EffectRecord(Generic[In, Out]):
         own: terms of this performance in place of the contract's.
 
     Attributes:
+        slot: today's name of the effect, with the suffix.
         name, inline: how this run calls the effect. The history decides that, and not today's contract.
-        slot: that name, with the suffix.
         left: the state of the effect at the end of the previous run.
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
@@ -58,7 +58,7 @@ class EffectRecord(Generic[In, Out]):
         self._suffix = suffix
         begun_with = run.effects.terms.get(effect.identity)
         self.name = begun_with.name if begun_with else effect.identity
-        self.slot = slot_of(self.name, suffix)
+        self.slot = slot_of(effect.name, suffix)
         self._first_slot = slot_of(effect.identity, suffix)
         """The same with the effect's first name, as the ledger has it."""
         self.inline = begun_with.inline if begun_with else effect.inline

@@ -256,7 +256,7 @@ class Performance(Generic[In, Out]):
         for Temporal, so it is only in the database. No call is made again."""
         pause, longest = LOOKS_AGAIN
         await self._need_person(
-            f"{self.slot} is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
+            f"is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
             f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
         )
         self._pauses.expires_at = None  # a done effect does not expire
@@ -267,12 +267,13 @@ class Performance(Generic[In, Out]):
         self.attention = None
         await self._recorder.move_here(f"the receipt of {self.slot} fits")
 
-    async def _need_person(self, attention: str) -> bool:
-        """Show why a person is needed. Returns False if the previous run has done so."""
-        if attention == self.attention:
+    async def _need_person(self, reason: str) -> bool:
+        """Show why a person is needed. Returns False if the previous run has done so, whose build may have another name
+        for the effect."""
+        if self.attention is not None and self.attention.endswith(f" {reason}"):
             return False
-        self.attention = attention
-        await self._recorder.move_here(attention)
+        self.attention = f"{self.slot} {reason}"
+        await self._recorder.move_here(self.attention)
         return True
 
     async def _park(self) -> None:
@@ -282,7 +283,7 @@ class Performance(Generic[In, Out]):
         await pauses.read(FenceOp.LOST, why="no word of how it ended")
         if not self.record.in_doubt or self.known.effect.in_flight > 0:
             return
-        if await self._need_person(f"{self.slot} is in doubt: {self.known.effect.why or 'no word of how it ended'}"):
+        if await self._need_person(f"is in doubt: {self.known.effect.why or 'no word of how it ended'}"):
             self._attempts.acted()
         if not self.record.is_behind:
             self._run.arrived()

@@ -30,6 +30,7 @@ def watching(
     answered: Callable[[Performance[Any, Any], Answer], None],
     ends: Callable[[Write, Answers], None],
     begins: Callable[[Performance[Any, Any], bool], None] = lambda performance, again: None,
+    moves: Callable[[Answers], None] = lambda answers: None,
 ) -> Iterator[None]:
     """Watch the workflows that run in this process.
 
@@ -37,6 +38,7 @@ def watching(
         answered: called with each answer of `perform`, in a replay as well.
         ends: called when a run orders a write that puts its end on record, with all that it has returned until then.
         begins: called when a performance begins, in a replay as well; `True` = its run has performed the key before.
+        moves: called when a run orders a write that shows a state, with all that it has returned until then.
     """
     perform, order = Performance.run, Recorder.order
     returned: WeakKeyDictionary[RunState, defaultdict[str, list[Answer]]] = WeakKeyDictionary()
@@ -53,8 +55,10 @@ def watching(
 
     def ordered(self: Any, **parts: Any) -> Write:
         write = order(self, **parts)
-        if write.move is not None and write.move.final:
-            ends(write, returned.get(self._run, {}))
+        if write.move is not None:
+            moves(returned.get(self._run, {}))
+            if write.move.final:
+                ends(write, returned.get(self._run, {}))
         return write
 
     with standing_in((Performance, "run", performed), (Recorder, "order", ordered)):

@@ -86,6 +86,9 @@ class Evidence:
         performed_again: keys that the author's code has performed more than once; None = not known, or what the author
             returned since the last record was lost with its history.
         workers_lost: whether a worker was killed, frozen or cut off.
+        told_in_doubt: keys of effects of which the author's code was told that they are in doubt, before a state was
+            ordered whose snapshot leads a later run past them. Where Temporal loses the task and its history, no other
+            run comes back to them.
         sent: messages to it.
         received: texts of those that its last snapshot holds, in their order; None = it keeps none.
         acknowledged: texts of updates that were answered, and that no snapshot has to lose.
@@ -103,6 +106,7 @@ class Evidence:
     records_lost: bool = False
     performed_again: Collection[str] | None = None
     workers_lost: bool = False
+    told_in_doubt: Collection[str] = ()
     sent: Sequence[Sent] = ()
     received: Sequence[str] | None = None
     acknowledged: Collection[str] = ()

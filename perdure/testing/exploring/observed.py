@@ -21,6 +21,8 @@ class Observed:
         performed_again: keys that a run has performed more than once.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of effects that a person has resolved.
+        told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
+            state.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
         workers_lost: whether a worker was killed, frozen or cut off.
@@ -33,6 +35,7 @@ class Observed:
         self.policies: dict[str, Any] = {}
         self.settled_by_person: set[str] = set()
         self.performed_again: set[str] = set()
+        self.told_in_doubt: set[str] = set()
         self.records_lost: bool = False
         self.histories_lost: bool = False
         self.workers_lost: bool = False
@@ -54,6 +57,10 @@ class Observed:
         noted = self._results_at_end[entity, version]
         for key, each in answers.items():
             noted[key] += [PerformResult(end, at) for end in each]
+
+    def note_told(self, answers: Answers) -> None:
+        """Note what `perform` had returned when a run ordered a state."""
+        self.told_in_doubt |= {key for key, each in answers.items() if PerformResult(each[-1], 0.0).in_doubt}
 
     def results_at_end(self, entity: Entity, version: int) -> Mapping[str, list[PerformResult]]:
         """The results under all keys, with those of the tasks that have put the ends of this entity on record.

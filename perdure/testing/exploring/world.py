@@ -210,6 +210,7 @@ class World:
             records_lost=observed.records_lost,
             performed_again=None if observed.histories_lost else observed.performed_again,
             workers_lost=observed.workers_lost,
+            told_in_doubt=observed.told_in_doubt if observed.histories_lost else (),
             sent=self.sent(entity),
             received=kept["received"] if keeps else None,
             acknowledged=observed.acknowledged[entity] if keeps else (),
@@ -254,8 +255,9 @@ class World:
         self.temporal.wake()
 
     def next_build(self) -> int:
-        """The build of the next worker."""
-        return self._builds[len(self.workers) % len(self._builds)]
+        """The build of the next worker. A rollout goes on: what takes the place of a worker is of the newest one."""
+        started = len(self.workers)
+        return self._builds[started] if started < len(self._builds) else max(self._builds)
 
     def _deploy(self) -> None:
         """Workers of the newest build take the place of all others."""
@@ -455,5 +457,9 @@ def _watching(world: World) -> Iterator[None]:
         entity = Entity(write.lifecycle, write.id, write.generation)
         world.observed.note_ordered_end(entity, write.version, answers, world.loop.time())
 
-    with watching(answered, ends, begins):
+    def moves(answers: Answers) -> None:
+        if not workflow.unsafe.is_replaying():
+            world.observed.note_told(answers)
+
+    with watching(answered, ends, begins, moves):
         yield
