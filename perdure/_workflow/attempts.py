@@ -76,6 +76,8 @@ class Attempts(Generic[In, Out]):
     def check(self) -> None:
         """Check `then` once, from the state of the first attempt, before anything is sent. An effect that is done must
         not fail the run."""
+        if self._run.requests.stopped:  # no attempt begins before the end
+            return
         origin = self._enters or (None if self._run.catching_up else self._run.state)
         if self._then is not None and origin is not None and not self._run.has_passed(self._then):
             self._run.check_move(origin, self._then)

@@ -31,7 +31,7 @@ class Requests:
         cancel: the request for the end.
         cancelled_before: whether the end was requested before the first run began.
         cancelling: whether the cancel has ended the author's `run` in this run; `cancelling` is under way, or done.
-        was_cancelling: the same, also for an earlier run. A `run` that starts from its top comes no further then.
+        was_cancelling: the same, also for an earlier run.
     """
 
     def __init__(self, carried: Carried) -> None:
@@ -46,6 +46,11 @@ class Requests:
     def ending(self) -> bool:
         """Whether the end was requested and has not begun."""
         return self.cancel is not None and not self.cancelling
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a cancel has ended `run` in an earlier run. In this run, `run` comes to that place and no further."""
+        return self.was_cancelling and not self.cancelling
 
     def for_retry(self, asked: OperatorRequest) -> None:
         """Note a request for a retry."""

@@ -70,7 +70,7 @@ class Transitions:
             Cancelled: it has not, and a cancel has ended it.
         """
         run = self._run
-        if run.requests.was_cancelling and not run.requests.cancelling:
+        if run.requests.stopped:
             if state != run.state and run.declared.allows(run.state, state):
                 raise Cancelled
             return True

@@ -169,9 +169,10 @@ class Waiter:
 
     def may_cancel(self, cancellable: bool = True) -> bool:
         """Whether a requested end may come now. A run that starts from its top must first come back to the effects in
-        doubt, and settle them."""
-        doubts = self._run.catching_up and self._run.effects.doubts_left
-        return cancellable and self._run.requests.ending and not doubts
+        doubt, and settle them. If the end has come in an earlier run, doubts are those of `cancelling`."""
+        run = self._run
+        doubts = run.catching_up and run.effects.doubts_left and not run.requests.stopped
+        return cancellable and run.requests.ending and not doubts
 
     async def continue_as_new(self) -> NoReturn:
         """Continue as new, as soon as no attempt and no update is under way."""
