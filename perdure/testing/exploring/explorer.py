@@ -50,7 +50,7 @@ class Explorer:
 
     def play(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
         """The findings of a scenario; `covered` counts each (place, event) in it."""
-        with collected_afterwards():
+        with _collected_afterwards():
             return self.world(one, covered, traced=False).findings
 
     def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
@@ -151,7 +151,7 @@ def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
 
 
 @contextmanager
-def collected_afterwards() -> Iterator[None]:
+def _collected_afterwards() -> Iterator[None]:
     """Collect the garbage of a scenario at its end, in one go. Nothing of it is left then, and nothing else is looked
     through. In between, what is still in use would be looked through again and again."""
     enabled = gc.isenabled()
