@@ -31,7 +31,10 @@ def one_line(value: object) -> str:
     >>> one_line("two\nlines and \x1b[31mred")
     'two lines and �[31mred'
     """
-    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", " ".join(str(value).split()))
+    text = " ".join(str(value).split())
+    if text.isascii() and text.isprintable():
+        return text
+    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def lines(value: object) -> str:
