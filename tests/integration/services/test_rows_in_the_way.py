@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import pytest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._services.line import LONGEST_LINE
 from perdure._services.pace import BATCH
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
@@ -192,6 +194,30 @@ async def test_a_table_that_is_locked_is_the_fault_of_no_row(world: World, relay
             await relay.once()
     assert await world.db.fetchval("select count(*) from perdure.outbox where tries = 0 and error is null") == 1
     await delivered(world, relay, "a")
+
+
+class Ticking:
+    """A clock that goes on by a second whenever somebody looks at it."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        self._now += 1.0
+        return self._now
+
+
+async def test_a_long_line_is_committed_in_parts(world: World, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL would end a transaction that waits too long for a Temporal that answers slowly."""
+    monkeypatch.setattr("perdure._services.line.time", Ticking())
+    await world.db.execute(START, "a")
+    for _ in range(9):
+        await world.db.execute(SIGNAL, "a")
+    waiting = [10]
+    while waiting[-1]:
+        await relay.once()
+        waiting.append(await world.db.fetchval("select count(*) from perdure.outbox"))
+    assert max(before - after for before, after in pairwise(waiting)) == LONGEST_LINE
 
 
 class Busy(Interceptor):

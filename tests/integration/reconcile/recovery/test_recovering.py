@@ -46,6 +46,10 @@ REJECT = """
     insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
     select seq, lifecycle, id, generation, kind, body, 'a test' from gone
 """
+WAKE = """
+    insert into perdure.outbox (lifecycle, id, generation, kind, body)
+    values ('sale', 'parked', 0, 'wake', '{"key": "sale/parked/pay"}')
+"""
 
 
 @pytest.fixture
@@ -410,8 +414,9 @@ async def test_a_run_that_waits_ends_where_the_database_says_that_it_is_over(wor
         await world.is_in("sale", "waits", "reserved")
         await world.until(lambda: parked(world, "parked"), "parked")
         await world.db.execute("update perdure.ident set final = 'paid'; delete from perdure.entity")
+        await world.handle("sale", "waits").signal("perdure-mirror", "reconciliation")
+        await world.db.execute(WAKE)
         for each in ("waits", "parked"):
-            await world.handle("sale", each).signal("perdure-mirror", "reconciliation")
             await in_time(world.handle("sale", each).result())
     assert await world.db.fetchval("select count(*) from perdure.entity") == 0
 
