@@ -94,7 +94,8 @@ async def test_many_are_settled_after_a_preview_and_those_that_join_later_are_le
         left = [row["id"] for row in rows if row["status"] == "in_doubt"]
         assert left == ["late"]
         assert {row["settled_by"] for row in rows} == {"ann", None}
-        await site.browser("bob", "bulk").get(job, status=404)
+        missing = readable(await site.browser("bob", "bulk").get(job, status=404))
+        assert "Overview Inbox List" in missing, "the menu stays on a page that says what is wrong"
         again = await ann.http.post("/act/resolve", data={**form, "outcome": "done", "note": "twice"})
         assert again.status_code == 403, "a form counts once"
         assert "it was sent before" in readable(again.text)
@@ -166,8 +167,9 @@ async def test_an_act_on_many_is_stopped(world: World) -> None:
     await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 50) n")
     async with open_console(world, app=app) as site:
         ann = site.browser("ann", "bulk")
-        sent = await ann.send("/act/cancel?lifecycle=ring&state=starting", "/act/cancel", rate="2")
+        sent = await ann.send("/act/cancel?lifecycle=ring&state=starting", "/act/cancel", rate="1")
         job = str(sent.url.path)
+        assert "1 act on many under way" in readable(await ann.get("/inbox")), "the way back to it"
         stopped = await ann.send(job, f"{job}/stop")
         assert "It stops" in readable(stopped.text) or "It was stopped" in readable(stopped.text)
 
