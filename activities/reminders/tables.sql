@@ -171,7 +171,7 @@ create index if not exists not_started_by_due on reminders.not_started (due);
 -- Finds the doses of a local day among what is finished. It is partial: other lifecycles pay nothing for it.
 create index if not exists dose_by_due on perdure.finished ("right"(id, 16)) where lifecycle = 'dose';
 
--- The doses that were due within a local time, each once, with what became of it: `kind` tells apart what is in doubt, and what
+-- The doses that were due within a local time, each once, with what became of it: `kind` distinguishes what is in doubt, and what
 -- is expired because its whole window lay in the quiet hours. It has no search_path, so that the planner sees its statement.
 create or replace function reminders.doses_due(since timestamp, until timestamp)
 returns table (id text, rule text, hour int, state text, why text, kind text, started boolean) language sql stable as $$

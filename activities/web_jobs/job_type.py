@@ -146,7 +146,7 @@ class JobType(BaseModel):
         if given is not None and not re.fullmatch(rf"{_SECRET}(?: {_SECRET})*", given):
             # It may be the secret itself: it is not quoted.
             raise ValueError(
-                "give the place of the secret, never the secret itself: env:NAME or file:/path, blanks between several"
+                "give the place of the secret, never its value: env:NAME or file:/path, blanks between several"
             )
         return given
 

@@ -25,7 +25,7 @@ class LifecycleStatus(BaseModel):
     """Answer of the query `status`.
 
     Attributes:
-        version: version of the newest write that is recorded as far as the run knows; 0 = none yet.
+        version: version of the newest write of which the run has the answer; 0 = none yet.
         how_far: the line that the lifecycle gave to `Lifecycle.report`.
     """
 

@@ -156,7 +156,7 @@ class RunState:
         last_message: ordinal of the last message from the outbox. Messages come in order.
         expects: ordinal of the last message that is delivered again.
         version: version of the newest write that this run has read or ordered.
-        on_record: version of the newest write that is recorded as far as the run knows.
+        on_record: version of the newest write of which the run has the answer.
         began: start of the first run of this chain, in microseconds; 0 = not known.
         started_at: start of the entity in this generation.
         gaps: whether an effect without a record may have been performed nevertheless.

@@ -13,7 +13,7 @@ def mounted(host: ASGIApp, made: ASGIApp, at: str = "/perdure", *, prefix: str |
         made: the console, as `console` makes it.
         at: the path, as the host would see it.
         prefix: what a proxy removes from the path of each request before the host sees it, as Django's
-            FORCE_SCRIPT_NAME has it; None = what the server says (`root_path`).
+            FORCE_SCRIPT_NAME has it; None = the server's `root_path`.
 
     Example:
         >>> async def django(scope, receive, send): ...

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from typer.main import get_command
 
 import perdure
-from perdure import Settings
+from perdure import Settings, _wire
 from perdure._store import schema
 from perdure.cli.cli import cli
 from perdure.telemetry import names
@@ -29,6 +31,7 @@ GIVEN_UP = {
     "find": "lookup",
     "formerly": "aliases",
     "grace": "graceful_shutdown_timeout",
+    "heard": "acknowledged, received",
     "limit": "RateLimit",
     "occasion": "StepContext",
     "pick_up": "schedule_to_start_timeout",
@@ -37,7 +40,10 @@ GIVEN_UP = {
     "relay_every": "relay_poll_interval",
     "renew": "continue_as_new",
     "round": "generation",
+    "said": "result, report, answer",
     "settle": "resolve, or visibility_delay",
+    "told": "notified, handled, signalled",
+    "wants": "requires",
     "witness": "confirmed_by",
     "workflows_cached": "max_cached_workflows",
 }
@@ -134,6 +140,17 @@ def test_no_name_in_sql_is_a_word_that_was_given_up() -> None:
         code = _TEXT.sub("", _COMMENT.sub("", file.read_text()))
         found |= {f"{file.name}: {each}": _advice(each) for each in re.findall(r"\w+", code) if each in IN_SQL}
     assert found == {}
+
+
+def test_no_field_that_is_stored_is_a_word_that_was_given_up() -> None:
+    models = [
+        kind
+        for each in pkgutil.iter_modules(_wire.__path__)
+        for kind in vars(importlib.import_module(f"{_wire.__name__}.{each.name}")).values()
+        if inspect.isclass(kind) and issubclass(kind, BaseModel)
+    ]
+    fields = {f"{kind.__name__}.{name}": name for kind in models for name in kind.model_fields}
+    assert {each: _advice(name) for each, name in fields.items() if name in PARAMETERS - {"grace"}} == {}
 
 
 def test_no_metric_and_no_span_has_a_word_that_was_given_up() -> None:

@@ -1,4 +1,4 @@
--- The number of rows in the outbox, the wait of the oldest, and the number of app rows that are behind. A row that the app wants
+-- The number of rows in the outbox, the wait of the oldest, and the number of app rows that are behind. A row that the app requested
 -- later counts once it is due.
 select
     count(*) filter (where due) as waiting,

@@ -158,8 +158,8 @@ class People:
         world.cover("resolved", outcome.value)
         world.observed.settled_by_person.add(key)
         slot = slot_of(effect, suffix)
-        said = Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
-        self._update(entity, "resolve", said)
+        resolution = Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
+        self._update(entity, "resolve", resolution)
 
     def _update(self, entity: Entity, name: str, argument: Any) -> asyncio.Future[None] | None:
         try:
