@@ -279,6 +279,8 @@ class Attempts(Generic[In, Out]):
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
         record.see(answer.effect or EffectView(token=report.token), answer)
+        if state == self._shown != before and self._recorder.last_move > record.known.effect.version:
+            await self._recorder.move(state)  # another write of this run shows the earlier state, or will
         return state
 
     async def _lost(self, failure: BaseException, before: str) -> None:

@@ -124,7 +124,7 @@ def catalogue() -> set[tuple[str, str]]:
     pairs |= {
         ("resolved", outcome.value) for outcome in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED)
     }
-    pairs |= {("reply lost", op) for op in ("move", *(each.value for each in FenceOp if each is not FenceOp.NOTE))}
+    pairs |= {("reply lost", op) for op in ("move", *(each.value for each in FenceOp))}
     pairs |= {("activity timed out", kind) for kind in ("schedule_to_start", "start_to_close", "heartbeat")}
     pairs |= {("replayed", how) for how in ("plain", "with local activities")}
     pairs |= {("continued as new", str(count)) for count in range(2, 6)}

@@ -48,7 +48,7 @@ NEVER = 10**9
 LARGEST_RECEIPT = 2_000
 """Bytes of a receipt in a virtual world: what is larger costs time."""
 MOST_ACTIVATIONS = 3_000
-MOST_RUNS = 60
+MOST_RUNS = 120
 LONGEST = timedelta(days=2)
 _REPORT, _LONG_REPORT = 0.001, 0.05
 """Seconds between the completion of a workflow task and its receipt: usually, and long enough for a message to come."""
