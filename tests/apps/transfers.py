@@ -44,8 +44,8 @@ async def _pay(transfer: Transfer, attempt: Attempt) -> str:
             return await answer.text()
 
 
-TIMEOUT = timedelta(seconds=float(os.environ.get("BANK_TIMEOUT", "60")))
-"""Of each call. A busy machine must not reach it; where workers are killed, each test waits for it."""
+TIMEOUT = timedelta(seconds=float(os.environ.get("BANK_TIMEOUT", "5")))
+"""Of each call. A busy machine must not reach it, and whoever is in doubt waits for it."""
 
 
 @effect(doubt=AskFirst(find_withdrawal, timedelta(0)), timeout=TIMEOUT, heartbeat_timeout=TIMEOUT / 3)
