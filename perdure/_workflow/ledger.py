@@ -219,8 +219,11 @@ class Ledger:
 
     @property
     def attention_word(self) -> str | None:
-        """The same by names alone, as the search attribute has it."""
-        named: list[tuple[Performing | Unsettled, str]] = [(it, it.effect.name) for it in self.performances.values()]
+        """The same by names alone, as the search attribute has it: by the first names, which are those of any build. A
+        name that changed in a run would be one more command, and no build of another name could replay it."""
+        named: list[tuple[Performing | Unsettled, str]] = [
+            (it, it.effect.identity) for it in self.performances.values()
+        ]
         named += [(left, left.effect or "an effect") for left in self.unsettled.values()]
         for each, name in named:
             view = each.known.effect
