@@ -9,7 +9,7 @@ from pydantic import BaseModel, model_validator
 from temporalio import workflow
 
 from perdure import Done, Effect, Escalate, Lifecycle, RetryPolicy
-from tests.apps.contracts import TIMEOUT, Booking, Ticket
+from tests.apps.contracts import Booking, Ticket
 from tests.upgrades.editions import Step
 
 NAME = "letter"
@@ -140,7 +140,7 @@ class _Letter(Lifecycle[I, Step], Generic[I]):
 def _sends(receipt: Any = Ticket, given: Any = Booking) -> Effect[Any, Any]:
     return Effect[given, receipt](
         "send-letter",
-        timeout=TIMEOUT,
+        timeout=timedelta(seconds=2),
         doubt=Escalate(),
         retry=RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3)),
     )
