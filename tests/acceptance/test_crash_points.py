@@ -163,7 +163,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
             environment={
                 "PERDURE_MAIL_LOG": str(server.log),
                 "PERDURE_MAIL_STARTTLS": "never",
-                "PERDURE_MAIL_TIMEOUT": "3",
+                "PERDURE_MAIL_TIMEOUT": "8",
                 "PERDURE_MAIL_VISIBILITY_DELAY": "1",
             },
         )
