@@ -103,6 +103,19 @@ async def test_messages_that_are_gone_are_put_aside_with_the_reason(world: World
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
 
 
+async def test_many_messages_for_later_hold_up_none_behind_them(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "a")
+    later = "perdure.signal('listener', 'a', 'add', '1', not_before => now() + interval '1 day')"
+    await world.db.execute(f"select {later} from generate_series(1, {BATCH})")
+    await world.db.execute(SIGNAL, "a")
+
+    async def sent() -> bool:
+        await relay.once()
+        return bool(await world.db.fetchval("select count(*) = 1 from perdure.message where delivered_at is not null"))
+
+    await world.until(sent, "the one that is due")
+
+
 async def test_many_messages_for_an_entity_that_somebody_holds_hold_up_nobody_else(world: World, relay: Relay) -> None:
     await world.db.execute(START, "held")
     await world.db.execute("select perdure.signal('listener', 'held', 'add', '1') from generate_series(1, 2000)")
