@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
+import asyncpg
 import pytest
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
@@ -114,6 +115,13 @@ async def test_a_turn_compares_as_much_as_it_may_and_the_next_one_goes_on_there(
     await world.db.execute("update perdure.watch set looked_at = null")
     await watch_of(world).once()
     assert await world.db.fetchval(PLACE) == "a", "once around, and not further"
+
+
+async def test_a_database_from_which_nothing_may_be_sent_is_not_watched(world: World) -> None:
+    await world.db.execute("update perdure.database set stopped = 'a test'")
+    with pytest.raises(asyncpg.PostgresError, match="nothing is sent from here: a test"):
+        await watch_of(world).once()
+    assert await world.db.fetchval(TAKEN) is None
 
 
 async def test_the_workers_of_a_database_take_turns(world: World) -> None:
