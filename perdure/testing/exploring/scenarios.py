@@ -32,14 +32,15 @@ def scenario(
     calls = {each.identity: script for each in contracts if (script := _script(random, each))}
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
-    events = _events(random, _few(random, 0.9 * hostile))
+    events = _possible(_events(random, _few(random, 0.9 * hostile)))
+    builds = random.choice(((0,), (0, 0), (0, 1), (1, 0)))
     return Scenario(
         seed=seed,
         given=given,
         calls=calls,
         faults=faults,
-        events=_with_help(given, _possible(events)),
-        builds=random.choice(((0,), (0, 0), (0, 1), (1, 0))),
+        events=_with_help(given, builds, events),
+        builds=builds,
         renews=random.choice((0, 0, 1, 2, 3, 6)),
         single_batch=random.random() < 0.3,
         restarts=int(random.random() < 0.1),
@@ -95,10 +96,12 @@ def _possible(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(each for each in events if not restored or each.what != "Temporal's clock")
 
 
-def _with_help(given: Any, events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """What an operator does in any case: a receipt that is too large for the older build needs the newer one."""
-    needed = isinstance(given, Program) and given.has_large_receipt
-    return (*events, Event(120.0, "deploy")) if needed else events
+def _with_help(given: Any, builds: tuple[int, ...], events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """What an operator does in any case: a receipt that is too large for the older build needs the newer one, and a
+    rollout ends, since no worker of the older build knows the new name of an effect that it has taken."""
+    if isinstance(given, Program) and given.has_large_receipt:
+        return (*events, Event(120.0, "deploy"))
+    return (*events, Event(600.0, "deploy")) if len(set(builds)) > 1 else events
 
 
 def shrink(
