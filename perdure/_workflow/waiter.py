@@ -109,14 +109,21 @@ class Waiter:
         asked = self._run.requests
         asked.await_retry(anew=not self._run.catching_up)
         self._run.arrived()
+        request: OperatorRequest | None = None
+
+        def is_requested() -> bool:
+            nonlocal request  # an effect of another branch may use the request up before this branch continues
+            request = request or asked.retry
+            return request is not None
+
         try:
             with ahead_unless_withdrawn():
-                await self.pause(None, lambda: asked.retry is not None)
+                await self.pause(None, is_requested)
         finally:
             asked.stop_awaiting_retry()
-        assert asked.retry is not None
+        assert request is not None
         self._run.effects.retry_begins()
-        return asked.retry
+        return request
 
     async def quiet(self, holds: Callable[[], bool]) -> None:
         """Return at a moment when `holds()` is true, and code that runs at the same moment has not changed that."""
