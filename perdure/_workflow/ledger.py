@@ -72,7 +72,7 @@ class Performing(Protocol):
 class Ledger:
     """The effects of one run.
 
-    Its slots contain the first name of an effect, as keys do: a run may go to and fro between workers of an older and a
+    Its slots contain the first name of an effect, as keys do: one run may be executed by workers of an older and of a
     newer build, and the older one does not know the new name of an effect.
 
     Attributes:

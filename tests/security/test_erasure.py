@@ -134,18 +134,19 @@ async def test_an_erasure_that_cannot_be_done_now_is_refused_before_anything_is_
         await world.client.start(Visit, "7", Booked(name=mark))
         await world.is_in("visit", "7", "registered")
         planted = await places(world, mark)
-        refusals = [(await forget(world, "visit", "7", "--app", APP), "visit/7 is still open (1 of 3 entities")]
+        refusals = [(await forget(world, "visit", "7", "--app", APP), 1, "visit/7 is still open (1 of 3 entities")]
         await world.client.cancel("visit", "7", by="ann", note="")
         await world.ended("visit", "7")
         await world.completed("visit", "7")
         await world.db.execute("update perdure.effect set status = 'in_doubt' where id = 'm'")
-        refusals.append((await forget(world, "visit", "7", "--app", APP), "whether 'letter/m/register-visit' happened"))
+        in_doubt = "whether 'letter/m/register-visit' happened"
+        refusals.append((await forget(world, "visit", "7", "--app", APP), 1, in_doubt))
         await world.db.execute("update perdure.effect set status = 'done' where id = 'm'")
         await world.db.execute("alter table visit rename column name to called")
-        refusals.append((await forget(world, "visit", "7", "--app", APP), "erasure.rows['visit'] can't be run: "))
+        refusals.append((await forget(world, "visit", "7", "--app", APP), 2, "erasure.rows['visit'] can't be run: "))
         await world.db.execute("alter table visit rename column called to name")
-        for (status, told), reason in refusals:
-            assert (status, reason in told, len(told.splitlines())) == (1, True, 1), told
+        for (status, told), expected, reason in refusals:
+            assert (status, reason in told, len(told.splitlines())) == (expected, True, 1), told
         assert planted - {"perdure.entity"} <= await places(world, mark)
     assert (await forget(world, "visit", "7", "--app", APP))[0] == 0
 

@@ -56,7 +56,7 @@ async def test_a_role_that_reads_doses_can_not_borrow_the_trigger_that_signs_pat
     await reporter.execute(f"create table {name}.mine (id text, signed_off boolean)")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await reporter.execute(
-            f"create trigger tells after delete on {name}.mine for each row execute function reminders.tell()"
+            f"create trigger tells after delete on {name}.mine for each row execute function reminders.signal_change()"
         )
     assert await world.db.fetchval("select count(*) from perdure.message") == 0
 

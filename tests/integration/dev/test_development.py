@@ -173,7 +173,7 @@ async def test_the_worker_runs_what_was_saved_last_and_waits_for_code_that_can_b
         (shop / "shop.py").write_text(SHOP.replace("class Stage(", "class Stage)"))
         await dev.writes("changed: shop.py")
         await dev.writes("SyntaxError")
-        await dev.writes("worker ended with status 1; it is started again when a file changes")
+        await dev.writes("worker ended with status 2; it is started again when a file changes")
         (shop / "shop.py").write_text(SHOP.replace('name="order"', 'name="parcel"'))
         await dev.writes("running | lifecycles=parcel")
 

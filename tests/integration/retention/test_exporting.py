@@ -147,7 +147,7 @@ CAN_NOT_BE_DONE: list[tuple[list[str], int, str]] = [
     (["export", "{now}", "--to", "x"], 1, "is not over: it can be exported from"),
     (["drop", "{now}", "--yes"], 1, "is not over: it can be dropped from"),
     (["drop", NAME, "--yes"], 1, "2020-01 was not exported: `perdure archive export 2020-01` first"),
-    (["drop", NAME, "--without-export"], 1, "Drop 2020-01 for good?"),
+    (["drop", NAME, "--without-export"], 2, "Drop 2020-01 for good?"),
     (["export", NAME, "--to", "{file}/x"], 1, "it can't be written: "),
 ]
 
