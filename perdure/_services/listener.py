@@ -26,7 +26,7 @@ class Listener(Service):
     Args:
         pool: the app's database, as the relay uses it.
         url: the URL of the same database, for the connection.
-        nudge: called at each notification.
+        nudge: called at each notification, and when notifications begin to arrive.
     """
 
     def __init__(self, pool: Pool, url: str, nudge: Callable[[], None]) -> None:
@@ -55,6 +55,7 @@ class Listener(Service):
                 connection.terminate()
                 raise
             self._connection = connection
+            self._notify()  # the caller may wait long for its next look, and can be notified from now on
         return False
 
     async def stop(self, *, patience: float = 2.0) -> None:
