@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from infra.browsing import Browser
 from tests.deadline import until
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,21 @@ async def played(
     await until(lambda: not any(map(_runs, started)), "the end of all that it had started")
     counted: dict[str, Any] = json.loads(file.read_text())
     return counted
+
+
+async def settled_as_not_done(console: str, group: str, note: str) -> Browser:
+    """Answer for one doubt of a group in the inbox of a demo's console, as a visitor does; the page after that."""
+    browser = await asyncio.to_thread(Browser, f"{console}inbox")
+    assert group in browser.words
+
+    def answer() -> None:
+        for words in ("Settle", "Settle…", "not done"):
+            browser.choose(words)
+        browser.fill_in("Note", note)
+        browser.choose("Settle")
+
+    await asyncio.to_thread(answer)
+    return browser
 
 
 def _runs(process: psutil.Process) -> bool:

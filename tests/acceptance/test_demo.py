@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from infra.browsing import Browser
-from tests.acceptance.demos import played
+from tests.acceptance.demos import played, settled_as_not_done
 from tests.deadline import until
 
 
 async def settle(console: str) -> None:
     """Answer for one of the mails that are in doubt, as a visitor does."""
-    browser = await asyncio.to_thread(Browser, f"{console}inbox")
-    assert "in doubt: send-mail of comment-notification" in browser.words
-
-    def answer() -> None:
-        for words in ("Settle", "Settle…", "not done"):
-            browser.choose(words)
-        browser.fill_in("Note", "it is not in the maildir")
-        browser.choose("Settle")
+    group = "in doubt: send-mail of comment-notification"
+    browser = await settled_as_not_done(console, group, "it is not in the maildir")
 
     def is_sent() -> bool:
         browser.load()
         return "ended as sent" in browser.words
 
-    await asyncio.to_thread(answer)
     await until(lambda: asyncio.to_thread(is_sent), "the mail that was sent again")
 
 

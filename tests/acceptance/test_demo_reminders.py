@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from infra.browsing import Browser
-from tests.acceptance.demos import played
+from tests.acceptance.demos import played, settled_as_not_done
 
 REAL = {
     "PERDURE_KEYS": "a:QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=",
@@ -20,16 +17,8 @@ REAL = {
 
 async def settle(console: str) -> None:
     """Answer for the dose whose outcome nobody knew when its window was over, as a visitor does."""
-    browser = await asyncio.to_thread(Browser, f"{console}inbox")
-    assert "1 in doubt: send-sms of dose" in browser.words
-
-    def answer() -> None:
-        for words in ("Settle", "Settle…", "not done"):
-            browser.choose(words)
-        browser.fill_in("Note", "the patient has got nothing")
-        browser.choose("Settle")
-
-    await asyncio.to_thread(answer)
+    group = "1 in doubt: send-sms of dose"
+    browser = await settled_as_not_done(console, group, "the patient has got nothing")
     assert "send-sms resolved as not_done" in browser.words
 
 
