@@ -23,7 +23,10 @@ _UPSERT = (
     + ", ".join(f"{name} = excluded.{name}" for name in FIELDS[1:])
 )
 _LOCK = 0x7765625F6A6F62  # "web_job": `create or replace` from two sides at once fails
-
+_IS_SET_UP = (  # not to_regclass: a session that waited for the lock of the one that made it would still find nothing
+    "select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = 'web_job' and c.relname = 'type')"
+)
 
 Found: TypeAlias = JobType | Unusable
 """A job type, or the problem of one that SQL has written."""
@@ -65,7 +68,7 @@ async def set_up(connection: Connection) -> None:
 
 async def is_set_up(connection: Connection) -> bool:
     """Whether they are there."""
-    return bool(await connection.fetchval("select to_regclass('web_job.type') is not null"))
+    return bool(await connection.fetchval(_IS_SET_UP))
 
 
 async def every_type(connection: Connection) -> list[Found]:

@@ -213,7 +213,7 @@ async def check(connection: Connection) -> None:
 
 async def _on_record(connection: Connection) -> _OnRecord:
     """What was applied, as a role may read it that has no right on a table."""
-    if await connection.fetchval("select to_regclass('perdure.migration')") is None:
+    if await connection.fetchval(_MIGRATED) is None:
         return _OnRecord()
     found = json.loads(await connection.fetchval("select perdure.schema_version()::text"))
     applied = {each["number"]: each["oldest"] for each in found["migrations"]}

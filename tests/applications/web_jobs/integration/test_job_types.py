@@ -338,6 +338,34 @@ async def test_without_its_tables_it_says_how_they_are_made(world: World) -> Non
     assert "perdure migrate" in str(end.exception)
 
 
+async def test_a_set_up_that_waited_for_the_first_one_keeps_a_later_one_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that, both replace the same functions, and PostgreSQL fails one: *tuple concurrently updated*."""
+    first, second, third = [await asyncpg.connect(world.dsn) for _ in range(3)]
+    async with first.transaction():
+        await catalogue.set_up(first)
+        monkeypatch.setattr(catalogue, "tables", lambda: "select")  # the others stop at their locks
+        second_ends = second.transaction()
+        await second_ends.start()
+        waited = asyncio.create_task(catalogue.set_up(second))
+        await world.until(lambda: blocked(world, second, first), "the second set-up waits for the first one")
+    await in_time(waited)
+    async with third.transaction():
+        later = asyncio.create_task(catalogue.set_up(third))
+        await world.until(lambda: later.done() or blocked(world, third, second), "the third set-up is at its lock")
+        assert not later.done()
+        await second_ends.commit()
+        await in_time(later)
+    for each in (first, second, third):
+        await each.close()
+
+
+async def blocked(world: World, waiting: asyncpg.Connection[Any], by: asyncpg.Connection[Any]) -> bool:
+    blocking = await world.db.fetchval("select pg_blocking_pids($1)", waiting.get_server_pid())
+    return by.get_server_pid() in blocking
+
+
 async def made_once_more(dsn: str) -> None:
     """As `set-up` does it, on a connection of its own: several at once."""
     db = await asyncpg.connect(dsn)
