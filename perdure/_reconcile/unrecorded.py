@@ -139,7 +139,7 @@ async def _signal(context: Context, odd: Discrepancy) -> bool:
         return False
     generation = await generation_of(description)
     if odd.kind is OUTLIVED and generation is not None and generation > odd.entity.generation:
-        return False  # restarted since
+        return False  # the database was restored to a time before the restart
     try:
         await odd.handle.signal(MIRROR, context.by, rpc_timeout=_RPC)
     except RPCError as error:

@@ -71,8 +71,8 @@ class Results:
             await connection.execute(query("reopen"), *columns(moved, "lifecycle", "id"))
 
     def _first_state(self, row: Row) -> str | None:
-        """The state of an entity after its delivery; None for a row that started nothing."""
-        return self._first.get(row["lifecycle"]) if row["kind"] == "start" and not row["over"] else None
+        """The state that a start leads to; None for another row."""
+        return self._first.get(row["lifecycle"]) if row["kind"] == "start" else None
 
     async def _decline(self, connection: Connection, line: Line) -> None:
         """Leave the row to relays with newer code. If no relay is left that may read it, it is rejected."""

@@ -10,4 +10,3 @@ cross join lateral (
     where x.lifecycle = g.lifecycle and x.id = g.id and x.generation = g.generation and x.ordinal is not null
 ) last
 where m.lifecycle = g.lifecycle and m.id = g.id and m.generation = g.generation and m.message_id = g.message_id
-    and m.ordinal is null

@@ -86,21 +86,23 @@ async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_no
     await world.handle("counter", "a").terminate()
 
 
-async def test_a_run_whose_memo_can_not_be_read_keeps_no_other_from_being_found(
+async def test_a_run_whose_memo_can_not_be_read_or_whose_restart_was_undone_keeps_no_other_from_being_found(
     world: World, parts: Reconciling
 ) -> None:
-    for each in ("a", "b"):
+    for each, generation in (("a", "none"), ("b", "none"), ("undone", 1)):
         await world.temporal_client.start_workflow(
             "counter",
             {},
             id=f"{world.scope}:counter/{each}",
             task_queue=f"nobody-{world.scope}",
-            memo={CARRIED: {"generation": "none"}},
+            memo={CARRIED: {"generation": generation}},
         )
-    await world.until(lambda: _listed(world, 2), "visibility knows them")
-    await world.db.execute("insert into perdure.ident (lifecycle, id, generation) values ('counter', 'a', 1)")
+    await world.until(lambda: _listed(world, 3), "visibility knows them")
+    known = "insert into perdure.ident (lifecycle, id, generation, final) values ('counter', $1, $2, $3)"
+    await world.db.execute(known, "a", 1, None)
+    await world.db.execute(known, "undone", 0, "closed")  # a restore has undone its restart
     assert await parts.run(partial(unrecorded, patience=0.3)) == [("unrecorded", "b", False)]
-    for each in ("a", "b"):
+    for each in ("a", "b", "undone"):
         await world.handle("counter", each).terminate()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import asyncpg
 import pytest
@@ -11,7 +12,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
 from perdure._reconcile.watch import Watch
 from perdure._services.gauges import Gauges
-from perdure._wire.carried import CARRIED
+from perdure._wire.carried import CARRIED, Carried
 from perdure.servers.ports import free_port
 from perdure.telemetry import names
 from tests.apps.contracts import Booking
@@ -71,16 +72,31 @@ async def test_what_was_terminated_or_deleted_is_noticed_and_counted_without_a_r
 
 @pytest.mark.usefixtures("everything_is_old")
 async def test_a_workflow_whose_memo_can_not_be_read_is_treated_beside_the_others(world: World) -> None:
-    for each in ("a", "b"):
-        await world.client.start("staying", each, Booking())
-        memo = {CARRIED: {"generation": "none"}} if each == "a" else None
-        await world.temporal_client.start_workflow(
-            "staying", id=f"{world.scope}:staying/{each}", task_queue="nobody listens here", memo=memo
-        )
-        await terminated(world, "staying", each, "an accident")
+    await closed(world, "a", {CARRIED: {"generation": "none"}})
+    await closed(world, "b", None)
     await world.db.execute("delete from perdure.outbox")
     attention = "select count(*) = 2 from perdure.entity where attention like 'its workflow was terminated%'"
     await world.until(partial(is_there, world, attention), "both want a person")
+
+
+@pytest.mark.usefixtures("everything_is_old")
+async def test_a_workflow_of_a_restart_that_a_restore_undid_says_nothing_of_the_generation_before(world: World) -> None:
+    await closed(world, "undone", {CARRIED: Carried(generation=1)})
+    await closed(world, "a", {CARRIED: Carried()})
+    await world.db.execute("delete from perdure.outbox")
+    attention = "select count(*) > 0 from perdure.entity where attention is not null"
+    await world.until(partial(is_there, world, attention), "one wants a person")
+    await watch_of(world).once()
+    assert [row["id"] for row in await world.db.fetch("select id from perdure.finding")] == ["a"]
+
+
+async def closed(world: World, entity_id: str, memo: dict[str, Any] | None) -> None:
+    """Start an entity, and a workflow of it that is terminated."""
+    await world.client.start("staying", entity_id, Booking())
+    await world.temporal_client.start_workflow(
+        "staying", id=f"{world.scope}:staying/{entity_id}", task_queue="nobody listens here", memo=memo
+    )
+    await terminated(world, "staying", entity_id, "an accident")
 
 
 async def counted(world: World) -> None:

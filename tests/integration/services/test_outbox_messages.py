@@ -245,6 +245,17 @@ async def test_cancelled_before_it_is_delivered_it_begins_nothing_also_long_befo
     assert tuple(by) == ("ann", "not wanted any more")
 
 
+async def test_a_cancel_brings_no_start_forward_whose_lifecycle_has_no_such_end(world: World) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    await world.db.fetchval("select perdure.start('nod', 'a', '{}', not_before => $1)", tomorrow)
+    await world.db.fetchval("select perdure.cancel('nod', 'a', 'ann')")
+    async with _relay(world, world.temporal_client) as relay:
+        while await relay.once():
+            pass
+    assert await world.db.fetchval("select ordinal from perdure.message") == 1, "it was looked at"
+    assert (await world.client.status("nod", "a")).waits_for_delivery
+
+
 async def test_a_start_for_later_comes_in_time_and_a_more_urgent_one_first(world: World) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
     await world.db.fetchval("select perdure.start($1, 'later', '{}', not_before => $2)", KIND, soon)

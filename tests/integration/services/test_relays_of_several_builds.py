@@ -273,8 +273,14 @@ async def test_a_message_for_an_entity_that_is_over_is_dropped_whoever_knows_its
     world: World, relays: Relays
 ) -> None:
     relay = relays(OLDER)
-    await world.db.execute(START, "talk", "a", "{}")
-    await world.db.execute(SIGNAL, "a", "ad", "1")
-    await world.db.execute("update perdure.ident set final = 'nodded'")
+    for each in ("finished", "restarted"):
+        await world.db.execute(START, "talk", each, "{}")
+        await world.db.execute(SIGNAL, each, "ad", "1")
+    await world.db.execute("update perdure.ident set final = 'nodded' where id = 'finished'")
+    for table in ("ident", "entity"):
+        await world.db.execute(f"update perdure.{table} set generation = 1 where id = 'restarted'")
     await quiet([relay])
     assert (await waiting(world), await rejected(world)) == ([], [])
+    assert (await world.client.status("talk", "restarted")).state == "starting", (
+        "the start was of the generation before"
+    )

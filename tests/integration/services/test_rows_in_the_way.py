@@ -257,7 +257,13 @@ async def test_a_row_that_temporal_can_not_accept_now_slows_down_no_other(world:
             await world.db.execute(START, each)
         await relay.once()  # raises nothing, as it does while Temporal accepts no row
         assert relay.pace.window == BATCH
-        assert [tuple(row) for row in await world.db.fetch("select id, tries from perdure.outbox")] == [("busy", 1)]
+        await world.db.execute("select perdure.cancel('listener', 'busy', 'ann')")
+        while await relay.once():
+            pass
+        tried = await world.db.fetch("select id, kind, tries from perdure.outbox order by seq")
+        assert [tuple(row) for row in tried] == [("busy", "start", 1), ("busy", "message", 0)], (
+            "a cancel does not wake it"
+        )
     finally:
         await database.close()
 

@@ -20,6 +20,5 @@ begin
                     and o.message_id = m.message_id order by o.seq limit 1) is null
             and not exists (
                 select from rejected r where r.lifecycle = m.lifecycle and r.id = m.id and r.generation = m.generation
-                    and r.message_id = m.message_id)
-        order by m.ordinal;
+                    and r.message_id = m.message_id);
 end $$;

@@ -41,6 +41,8 @@ AN_ATTEMPT = """
         values ('sale/a/earlier', 'sale', 'a', 0, 'earlier', 't', 'not_done', 'd', now(), now(), now())
 """
 
+MESSAGES = ["acknowledged", "lost", "dropped", "rejected", "waiting"]
+
 REJECT = """
     with gone as (delete from perdure.outbox returning *)
     insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
@@ -341,6 +343,23 @@ async def test_a_start_that_was_rejected_is_not_delivered_again_in_a_new_epoch(w
     await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
     await world.db.execute(queries("perdure._services")("start_again"))
     assert [row["id"] for row in await world.db.fetch("select id from perdure.outbox")] == ["open"]
+
+
+async def test_messages_that_no_run_may_have_processed_are_delivered_again_once(world: World) -> None:
+    await start(world, "a")
+    for each in MESSAGES:
+        await world.db.execute("select perdure.signal('sale', 'a', 'hear', '1', $1)", each)
+    await world.db.execute("delete from perdure.outbox where message_id is distinct from 'waiting'")
+    await world.db.execute("update perdure.message set ordinal = array_position($1::text[], message_id)", MESSAGES)
+    await world.db.execute("update perdure.message set kind = 'dropped' where message_id = 'dropped'")
+    await world.db.execute("update perdure.entity set acknowledged = 1")
+    await world.db.execute(
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id) "
+        "values (0, 'sale', 'a', 0, 'message', '{}', 'a test', 'rejected')"
+    )
+    assert await world.db.fetchval("select perdure.start_again('sale', 'a', 0, 0, 'ann', 'lost')")
+    again = await world.db.fetch("select kind, message_id from perdure.outbox order by kind desc, message_id")
+    assert [tuple(row) for row in again] == [("start", None), ("message", "lost"), ("message", "waiting")]
 
 
 async def test_one_that_was_ended_before_it_wrote_anything_is_started_all_the_same(world: World) -> None:
