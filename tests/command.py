@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from perdure.cli import cli
+from perdure.servers.ports import free_port
 from tests.deadline import in_time
 from tests.world import World
 
@@ -59,6 +59,4 @@ async def stands(
 
 def nobody() -> str:
     """An address where no server answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perdure.errors import NotNow
-from perdure.servers.ports import free_port, is_free
+from perdure.servers.ports import free_port, take
 from perdure.servers.postgres_user import let_in, server_account
 
 NAME = ".perdure"
@@ -80,4 +80,4 @@ class Folder:
 
 
 def _port(before: int | None) -> int:
-    return before if before is not None and is_free(before) else free_port()
+    return before if before is not None and take(before) else free_port()

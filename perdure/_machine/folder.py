@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import InvalidSetting, NotNow
-from perdure.servers.ports import free_port, is_free
+from perdure.servers.ports import free_port, take
 from perdure.servers.temporal_on_postgres import FRONTEND, PORTS
 
 WEB_UI = "WEB_UI_PORT"
@@ -83,7 +83,7 @@ class Folder:
         file = self.path / "ports.json"
         before: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
         usual = {**PORTS, WEB_UI: _WEB_UI_PORT}
-        ports = {name: before.get(name) or (port if is_free(port) else free_port()) for name, port in usual.items()}
+        ports = {name: before.get(name) or (port if take(port) else free_port()) for name, port in usual.items()}
         if frontend is not None:
             ports[FRONTEND] = frontend
         self._write("ports.json", json.dumps(ports))
