@@ -105,10 +105,8 @@ class Ledger:
         if known is None and carried.state is None:
             known = []
         self.performed_before = None if known is None else [self._slot(slot) for slot in known]
-        self._performed: list[str] = []
-        """Slots of the effects whose performance ended in this run."""
-        self._keys: set[str] = set()
-        """Their keys."""
+        self._performed: dict[str, None] = {}
+        """Keys of the effects whose performance ended in this run, in the order of their first ends."""
         self.refused: set[str] = set()
 
     def new_key(self, entity: Entity, effect: Effect[Any, Any], suffix: str | None) -> Key:
@@ -126,7 +124,7 @@ class Ledger:
         how = self.ended.get(performance.key)
         self.ended_earlier.discard(performance.key)
         if how is not None:
-            self._note_performed(performance)
+            self.settled(performance)
             if how.kind == WasRefused.__name__:
                 self.refused.add(_slot_of(performance.key))
         return how
@@ -166,15 +164,11 @@ class Ledger:
 
     def settled(self, performance: Performing) -> None:
         """Note that the author's code has the answer."""
-        self._note_performed(performance)
-
-    def _note_performed(self, performance: Performing) -> None:
-        self._performed.append(_slot_of(performance.key))
-        self._keys.add(performance.key)
+        self._performed[performance.key] = None
 
     def was_performed(self, key: str) -> bool:
         """Whether this run has performed an effect to its end under this key."""
-        return key in self._keys
+        return key in self._performed
 
     def leave_unsettled(self, performance: Performing) -> None:
         """Leave a performance without an answer to the next run, or to the end of this one."""
@@ -267,8 +261,8 @@ class Ledger:
         unsettled = self.unsettled | {key: each.unsettled() for key, each in self.performances.items()}
         # A run may not have come to all effects of earlier runs: it leaves an effect unsettled, or the database lost
         # the record of one, and a person's resolution of that has led the run to another wait.
-        done = set(self._performed)
-        earlier = [each for each in self.performed_before or () if each not in done]
+        performed = dict.fromkeys(_slot_of(key) for key in self._performed)
+        earlier = [each for each in self.performed_before or () if each not in performed]
         if not unsettled:
             earlier = earlier[-REMEMBERED:]
         return {
@@ -276,7 +270,7 @@ class Ledger:
             "ended": self.ended,
             "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
-            "performed": [*earlier, *dict.fromkeys(self._performed)],
+            "performed": [*earlier, *performed],
             "terms": all_terms(self._effects),
         }
 
