@@ -69,6 +69,7 @@ async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World
     async with world.worker(app):
         await world.client.start(LookupBooking, "a", Booking())
         await world.counterparty.saw("do")
+        state = (await world.client.status("lookup", "a")).state
         await world.handle("lookup", "a").terminate()
         closed = await world.handle("lookup", "a").describe()
         await world.db.execute(
@@ -76,6 +77,7 @@ async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World
         )
         await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")
         assert (await world.handle("lookup", "a").describe()).run_id == closed.run_id
+        assert (await world.client.status("lookup", "a")).state == state
         world.counterparty.before_accepting.open()
     assert await world.db.fetchval("select count(*) from perdure.rejected") == 0
 

@@ -67,7 +67,21 @@ class NewerTalk(Lifecycle[Wider, Assent]):
         """Hear an answer."""
 
 
+class WordedTalk(Lifecycle[Wider, Assent]):
+    """Hears a word."""
+
+    @workflow.run
+    async def run(self, given: Wider) -> None:
+        """Wait."""
+        await self.wait_for(lambda: False)
+
+    @workflow.signal
+    def add(self, word: str) -> None:
+        """Hear a word."""
+
+
 OLDER = App([workflow.defn(name="talk")(Talk)], [])
+WORDED = App([workflow.defn(name="talk")(WordedTalk)], [])
 NEWER = App([workflow.defn(name="talk")(NewerTalk), Nod], [])
 Relays: TypeAlias = Callable[[App], Relay]
 
@@ -253,6 +267,7 @@ async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(wo
     await world.db.execute("select perdure.retry_rejected(seq, 'ann') from perdure.rejected where lifecycle = 'nod'")
     await quiet([newer])
     assert await waiting(world) == ["unheard-of/later"]
+    assert await world.db.fetch("select * from perdure.unknown_names()") == []
 
 
 async def test_what_all_that_are_left_have_declined_is_looked_at_again(world: World, relays: Relays) -> None:
@@ -267,6 +282,17 @@ async def test_what_all_that_are_left_have_declined_is_looked_at_again(world: Wo
     older.presence.looked_at = older.presence.noted_at = float("-inf")
     await quiet([older])
     assert [entity_id for entity_id, _ in await rejected(world)] == ["a"]
+
+
+async def test_what_waits_behind_a_declined_row_is_read_by_every_relay_when_that_is_delivered(
+    world: World, relays: Relays
+) -> None:
+    older, worded = relays(OLDER), relays(WORDED)
+    await seen(older, worded)
+    await world.db.execute(START, "talk", "a", '{"times": "often"}')
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    await quiet([older, worded])
+    assert (await waiting(world), await rejected(world)) == ([], [])
 
 
 async def test_a_message_for_an_entity_that_is_over_is_dropped_whoever_knows_its_name(

@@ -116,6 +116,51 @@ async def test_many_messages_for_later_hold_up_none_behind_them(world: World, re
     await world.until(sent, "the one that is due")
 
 
+async def test_messages_for_many_starts_that_wait_hold_up_nobody_else(world: World, relay: Relay) -> None:
+    later = "perdure.start('listener', n::text, '{}', not_before => now() + interval '1 day')"
+    for act in (later, "perdure.signal('listener', n::text, 'add', '1')"):
+        await world.db.execute(f"select {act} from generate_series(1, {BATCH}) n")
+    await world.db.execute(START, "good")
+    await delivered(world, relay, "good")
+
+
+async def test_messages_behind_a_rejected_start_are_not_tried_meanwhile(world: World, relay: Relay) -> None:
+    await world.db.execute("select perdure.start('listener', 'odd', '{\"numbers\": \"none\"}')")
+    await world.db.execute(SIGNAL, "odd")
+
+    async def rejected() -> bool:
+        await relay.once()
+        return bool(await world.db.fetchval("select count(*) = 1 from perdure.rejected"))
+
+    await world.until(rejected, "rejected")
+    row = await world.db.fetchrow("select tries, not_before >= created_at + interval '30 s' from perdure.outbox")
+    assert row is not None
+    assert tuple(row) == (0, True)
+
+
+async def test_a_start_goes_before_its_messages_however_many_have_their_places(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "again")
+    await world.db.execute(
+        f"select perdure.signal('listener', 'again', 'add', '1') from generate_series(1, {2 * BATCH})"
+    )
+    await world.db.execute(
+        "update perdure.message set ordinal = x.seq from perdure.outbox x where x.message_id = message.message_id"
+    )
+    await relay.once()
+    await world.handle(KIND, "again").describe()
+
+
+async def test_a_wake_that_no_run_waits_for_is_gone(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "a")
+    await world.db.execute("delete from perdure.outbox")
+    await world.db.execute(
+        "insert into perdure.outbox (lifecycle, id, generation, kind, body) "
+        "values ('listener', 'a', 0, 'wake', '{\"key\": \"listener/a/do\"}')"
+    )
+    await relay.once()
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
 async def test_many_messages_for_an_entity_that_somebody_holds_hold_up_nobody_else(world: World, relay: Relay) -> None:
     await world.db.execute(START, "held")
     await world.db.execute("select perdure.signal('listener', 'held', 'add', '1') from generate_series(1, 2000)")
@@ -253,17 +298,19 @@ async def test_a_row_that_temporal_can_not_accept_now_slows_down_no_other(world:
     client = Client(**(world.temporal_client.config() | {"interceptors": [Busy()]}))
     relay = Relay(await database.open(), client, app, world.config)
     try:
-        for each in ("busy", "good"):
-            await world.db.execute(START, each)
+        await world.db.execute(START, "busy")
+        await world.db.execute(SIGNAL, "busy")
+        await relay.once()  # the message gets its place
+        await world.db.execute(START, "good")
         await relay.once()  # raises nothing, as it does while Temporal accepts no row
         assert relay.pace.window == BATCH
+        assert await world.db.fetchval("select count(distinct not_before) from perdure.outbox") == 1, "all of it waits"
+        await world.db.execute("update perdure.outbox set not_before = now() + interval '1 day'")
         await world.db.execute("select perdure.cancel('listener', 'busy', 'ann')")
         while await relay.once():
             pass
-        tried = await world.db.fetch("select id, kind, tries from perdure.outbox order by seq")
-        assert [tuple(row) for row in tried] == [("busy", "start", 1), ("busy", "message", 0)], (
-            "a cancel does not wake it"
-        )
+        tried = [tuple(row) for row in await world.db.fetch("select kind, tries from perdure.outbox order by seq")]
+        assert tried == [("start", 1), ("message", 0), ("message", 0)], "a cancel does not bring it forward"
     finally:
         await database.close()
 

@@ -342,6 +342,8 @@ async def test_a_start_that_was_rejected_is_not_delivered_again_in_a_new_epoch(w
     await world.db.execute(REJECT)
     await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
     await world.db.execute(queries("perdure._services")("start_again"))
+    again = "select perdure.start_again('sale', 'rejected', 0, 0, 'ann', 'lost')"
+    assert await world.db.fetchval(again) is False, "nor by a person, before that is settled"
     assert [row["id"] for row in await world.db.fetch("select id from perdure.outbox")] == ["open"]
 
 
