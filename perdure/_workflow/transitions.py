@@ -57,7 +57,6 @@ class Transitions:
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
         if again:
-            self._run.arrived()
             self._recorder.count_state()
         else:
             self._recorder.acted()
