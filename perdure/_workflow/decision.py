@@ -100,14 +100,16 @@ def decide(
     expired = expires_at is not None and now >= expires_at
     if (expired or ending) and not known.read:
         return Look(NOW)
+    # Not by the time at which a run comes here: the attempts that failed stay as they are, and a lost task may have
+    # given up in time.
+    if not known.effect.in_doubt and _is_spent(terms, known):
+        return Settled(status, gave_up=True)
     if expired:
         return Settled(status, expired=True)
     if known.effect.in_doubt:
         if known.last is EffectStatus.REFUSED:
             return _refused_in_doubt(terms.doubt, terms, known)
         return _in_doubt(terms.doubt, terms, known, luck)
-    if _is_spent(terms, known):
-        return Settled(status, gave_up=True)
     return Again(_pause(terms, known, luck))
 
 

@@ -75,11 +75,18 @@ def test_without_a_doubt_the_doubt_policy_does_not_matter(policy: str, what: Kno
 @pytest.mark.parametrize("policy", EFFECTS)
 @pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
 def test_an_effect_past_its_time_has_expired(policy: str, status: EffectStatus) -> None:
-    what = known(status, failures=5, read=True)
+    what = known(status, failures=1, read=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW) == Settled(status, expired=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + timedelta(seconds=1)) != Settled(
         status, expired=True
     )
+
+
+@pytest.mark.parametrize("policy", EFFECTS)
+def test_an_effect_whose_attempts_have_failed_gave_up_before_and_after_its_time(policy: str) -> None:
+    what = known(NOT_DONE, failures=5, read=True)
+    for expires_at in (NOW, NOW + timedelta(seconds=1)):
+        assert decide(EFFECTS[policy], what, now=NOW, expires_at=expires_at) == Settled(NOT_DONE, gave_up=True)
 
 
 def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks_nobody() -> None:
