@@ -43,6 +43,8 @@ class App:
         pages: pages of the application for the console, by a name. The value is the place of a list of
             `perdure.console.Page`, as `package.module:name`. Their templates are in the folder `templates` beside that
             module; `view.render("NAME/page.html")` names them.
+        own_bodies: whether contracts that a body declares are bound to it. Without, `effects` binds each of them to
+            another body, such as a test's.
 
     Raises:
         DeclarationError: an effect has no body, a body has no contract or is not used, or two have one name.
@@ -66,6 +68,7 @@ class App:
         commands: Mapping[str, str] | None = None,
         checks: Sequence[ApplicationCheck] = (),
         pages: Mapping[str, str] | None = None,
+        own_bodies: bool = True,
     ) -> None:
         self.lifespan = lifespan
         self.checks: tuple[ApplicationCheck, ...] = tuple(checks)
@@ -79,7 +82,7 @@ class App:
             self._bind(body, contract_of(body))
         needed = _needed(lifecycles)
         for contract, _ in needed.values():
-            if contract.body is not None:
+            if own_bodies and contract.body is not None:
                 self._bind(contract.body, contract)
         self._check(needed)
         self.limits: dict[str, RateLimit] = limits_of(contract for contract, _ in self.bodies.values())

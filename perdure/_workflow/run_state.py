@@ -246,7 +246,7 @@ class RunState:
             final=self.final,
             attention=self.attention_in(self.state),
             how_far=self.how_far,
-            waits_for_retry=asked.waits_for_retry and asked.retry is None and asked.cancel is None,
+            waits_for_retry=asked.waits_for_retry and asked.retry is None and not asked.ending,
             effects=[each.status() for each in self.effects.performances.values()],
         )
 

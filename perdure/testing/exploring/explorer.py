@@ -100,7 +100,7 @@ def of_lifecycle(
     Raises:
         ScriptError: a receipt is missing, or does not fit its contract.
     """
-    app = App([lifecycle], bodies_of(lifecycle))
+    app = App([lifecycle], bodies_of(lifecycle), own_bodies=False)
     receipts: dict[str, Callable[[Any], Any]] = {}
     for contract in contracts_of(lifecycle):
         if contract in other_side:

@@ -9,7 +9,9 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import Done, Effect, InDoubt, Lifecycle, NotDone, OperatorRequest, Repeat, RetryPolicy, state
+from perdure.contracts.outcomes import Refused
 from perdure.testing import START, At, WhenIn, rehearse
+from tests.apps.magazines import Magazine, Reader, Reading, charge_month, say_goodbye
 
 RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0)
 ORDER = Effect[str, int]("order", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY)
@@ -89,3 +91,18 @@ async def test_a_second_cancel_is_told_of_the_first() -> None:
         messages=[At(timedelta(minutes=5), "cancel", ANN), WhenIn(Way.LEAVING, "cancel", OperatorRequest(by="bob"))],
     )
     assert [each.why for each in seen.answers] == [None, "ann has already requested that"]
+
+
+async def test_between_the_cancel_and_its_end_it_shows_that_it_waits_for_a_retry() -> None:
+    seen = await rehearse(
+        Magazine,
+        Reader(months=2),
+        {charge_month: ["first"], say_goodbye: [Refused("no"), None]},
+        messages=[
+            At(timedelta(days=1), "cancel", ANN),
+            At(timedelta(days=2), "status"),
+            At(timedelta(days=3), "retry_now", ANN),
+        ],
+    )
+    assert [each.result.waits_for_retry for each in seen.answers if each.name == "status"] == [True]
+    assert seen.states[-4:] == [Reading.PARTING, Reading.HELD, Reading.PARTING, Reading.CANCELLED]

@@ -17,6 +17,7 @@ from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.judge import judge_keys
 from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
+from tests.apps.magazines import Magazine, Reader, charge_month, say_goodbye
 from tests.apps.orders import CHARGE, Charge, Hasty, Order, OrderLifecycle, Unkept
 from workflows.comments.comment_notification import CommentNotification
 
@@ -58,6 +59,10 @@ def test_a_comment_notification_keeps_every_promise() -> None:
 
 def test_an_order_keeps_every_promise() -> None:
     explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", None)], once=[CHARGE], runs=60)
+
+
+def test_a_magazine_of_some_months_whose_effects_have_their_own_bodies_keeps_every_promise() -> None:
+    explore(Magazine, Reader(months=4), other_side={charge_month: "charge", say_goodbye: None}, runs=25)
 
 
 def test_an_order_that_is_charged_under_another_key_after_a_doubt_is_found() -> None:
