@@ -101,6 +101,8 @@ class Answering:
         run = self._perdure.run
         if not run.requests.waits_for_retry:
             raise NotNow(f"nothing waits to be sent again in state {run.state!r}")
+        if run.requests.retry is not None:  # a workflow task that was lost may have begun an attempt for it
+            raise NotNow(f"{run.requests.retry.by} has just requested a retry, which begins in a moment")
         ended(run, asked.effect)
 
     @workflow.update
