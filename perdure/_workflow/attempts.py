@@ -249,6 +249,8 @@ class Attempts(Generic[In, Out]):
             record.see(report.effect, report)
         if report.moved or self._ended_in_then(report.effect, standing):
             self._moved = self._follows
+        elif stands:  # a lost workflow task made the attempt, and a message came before this one
+            await self._show_over(before, state)
         self._show(self._moved.state if self._moved else state)
         if not self._moved and not report.begun and standing not in (None, state) and state != before:
             await recorder.move(state)
@@ -279,9 +281,13 @@ class Attempts(Generic[In, Out]):
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
         record.see(answer.effect or EffectView(token=report.token), answer)
-        if state == self._shown != before and self._recorder.last_move > record.known.effect.version:
-            await self._recorder.move(state)  # another write of this run shows the earlier state, or will
+        await self._show_over(before, state)
         return state
+
+    async def _show_over(self, before: str, state: str) -> None:
+        """Write the state of an attempt again if another write of this run shows the earlier state, or will."""
+        if state == self._shown != before and self._recorder.last_move > self._record.known.effect.version:
+            await self._recorder.move(state)
 
     async def _lost(self, failure: BaseException, before: str) -> None:
         """The activity gave no answer. The fence shows whether a request can have left (invariant 2)."""
