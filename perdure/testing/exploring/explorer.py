@@ -19,15 +19,14 @@ from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.authoring import RARE, Author
-from perdure.testing.exploring.contracts import SCAN, Scan
 from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
+from perdure.testing.exploring.random_lifecycles import random_lifecycles
 from perdure.testing.exploring.scenario import RENEWS, Finding, Scenario
 from perdure.testing.exploring.scenarios import AT_RENEWAL, EVENTS, FAULTS, PLACES, scenario, shrink
 from perdure.testing.exploring.subject import Subject, bodies_of
-from perdure.testing.exploring.world import LARGEST_RECEIPT, World
+from perdure.testing.exploring.world import World
 from perdure.testing.script import ScriptError
 
-Act = Callable[[World, Any], None]
 Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 
 
@@ -67,25 +66,7 @@ class Explorer:
 
 def of_random_lifecycles() -> Explorer:
     """Explores random lifecycles, in an older and a newer build."""
-    builds = {number: App(each, bodies_of(each[0])) for number, each in programs.LIFECYCLES.items()}
-    names = [each.identity for each in contracts_of(programs.Explored)]
-    receipts = {**dict.fromkeys(names, _receipt), SCAN: _scan}
-    acts: dict[str, Act] = {programs.FOUND.identity: _start, programs.TELL.identity: _tell}
-    subject = Subject(programs.NAME, builds, receipts, messages=(("note", None),), secret=SECRET, acts=acts)
-    return Explorer(subject, lambda random: Author(random, RARE, starts=True).program(SECRET))
-
-
-def _start(world: World, child: programs.Child) -> None:
-    """The application commits a start, which does nothing if it has the entity."""
-    if child.id not in world.database.rows:
-        world.relay.start(Entity(child.lifecycle, child.id), child.program)
-
-
-def _tell(world: World, entity_id: str) -> None:
-    """The application commits a message to the entity that has started this one, once."""
-    row, ending = world.database.rows[programs.starter_of(entity_id)], f" of {entity_id}"
-    if not any(str(text).endswith(ending) for _, text in row.messages):
-        world.relay.send(row, ending)
+    return Explorer(random_lifecycles(), lambda random: Author(random, RARE, starts=True).program(SECRET))
 
 
 def of_lifecycle(
@@ -129,14 +110,6 @@ def catalogue() -> set[tuple[str, str]]:
     pairs |= {("replayed", how) for how in ("plain", "with local activities")}
     pairs |= {("continued as new", str(count)) for count in range(2, 6)}
     return pairs | {("restarted", ""), ("task refused", "unseen event")}
-
-
-def _scan(given: str) -> Scan:
-    return Scan(id=given, image="x" * (2 * LARGEST_RECEIPT) if given.endswith("large") else "")
-
-
-def _receipt(given: Any) -> str:
-    return f"receipt of {given}"
 
 
 def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:

@@ -167,7 +167,7 @@ class OtherSide:
         if how != "done":
             raise RuntimeError(f"the step failed for {SECRET}")
         if (act := self._world.subject.acts.get(step.identity)) is not None:
-            act(self._world, given)
+            await act(self._world, given)
         return self._receipts[step.identity](given)
 
     def _accept(self, effect: Effect[Any, Any], key: str, given: Any, began: float) -> Any:

@@ -37,7 +37,8 @@ from perdure.contracts.states import state
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.contracts import COUNT, contracts, own_terms
 
-NAME, OTHER = "explored", "other"
+NAME, OTHER, SECOND = "explored", "other", "second"
+"""The lifecycle that is explored, one that it starts, and one that only the newer build has."""
 SECONDS_OF_ROUND = 7
 """How much later what has a time is, in each further round."""
 
@@ -323,7 +324,7 @@ class Explored(Interpreter, Lifecycle[Program, Place]):
 
 @workflow.defn(name=NAME)
 class ExploredLater(Interpreter, Lifecycle[Program, Place]):
-    """The interpreter, of a later build: its effects have other terms."""
+    """The interpreter, of a later build: its effects have other terms, and it takes one signal more."""
 
     build: ClassVar[int] = 1
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
@@ -332,6 +333,10 @@ class ExploredLater(Interpreter, Lifecycle[Program, Place]):
     @workflow.run
     async def run(self, given: Program) -> None:
         await self._interpret(given)
+
+    @workflow.signal
+    def remark(self, text: str) -> None:
+        self.received.append(text)
 
 
 @workflow.defn(name=OTHER)
@@ -359,7 +364,20 @@ class OtherLater(Interpreter, Lifecycle[Program, Place]):
         await self._interpret(given)
 
 
+@workflow.defn(name=SECOND)
+class Second(Interpreter, Lifecycle[Program, Place]):
+    """The interpreter under a name that only the later build has."""
+
+    build: ClassVar[int] = 1
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = _STEPS
+
+    @workflow.run
+    async def run(self, given: Program) -> None:
+        await self._interpret(given)
+
+
 LIFECYCLES: dict[int, tuple[type[Lifecycle[Program, Place]], ...]] = {
     0: (Explored, Other),
-    1: (ExploredLater, OtherLater),
+    1: (ExploredLater, OtherLater, Second),
 }

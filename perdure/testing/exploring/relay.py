@@ -48,8 +48,22 @@ class VirtualRelay:
         """The application commits a message; `more` is added to its text."""
         messages, count = self._world.subject.messages, len(row.messages)
         name, payload = messages[count % len(messages)]
-        row.messages.append((name, f"message {count + 1}{more}" if payload is None else payload))
+        self._send(row, name, f"message {count + 1}{more}" if payload is None else payload)
+
+    def _send(self, row: Row, name: str, payload: Any) -> None:
+        row.messages.append((name, payload))
         self._world.loop.call_later(DELAY, self._deliver, row)
+
+    async def start_by_step(self, entity: Entity, given: Any) -> None:
+        """See `RelayRoom`."""
+        if entity.id not in self._database.rows:
+            self.start(entity, given)
+
+    async def send_by_step(self, entity_id: str, text: str) -> None:
+        """See `RelayRoom`."""
+        row = self._database.rows[entity_id]
+        if all(payload != text for _, payload in row.messages):
+            self._send(row, self._world.subject.messages[0][0], text)
 
     def send_again(self, row: Row) -> None:
         """A message that was delivered is delivered once more, as by a relay that was killed before its commit."""

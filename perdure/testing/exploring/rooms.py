@@ -65,6 +65,13 @@ class RelayRoom(Protocol):
     def send(self, row: Row, more: str = "") -> None:
         """The application commits a message; `more` is added to its text."""
 
+    async def start_by_step(self, entity: Entity, given: Any) -> None:
+        """A step has the application commit a start, and returns after that; a second start changes nothing."""
+
+    async def send_by_step(self, entity_id: str, text: str) -> None:
+        """A step has the application commit a message whose id is its text, and returns after that; a second one
+        changes nothing."""
+
     def send_again(self, row: Row) -> None:
         """A message that was delivered is delivered once more."""
 

@@ -28,19 +28,26 @@ def scenario(
     seed: int, given: Any, contracts: Sequence[Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]]
 ) -> Scenario:
     """The scenario of a seed, for a lifecycle with these contracts and this input."""
+    one = without_help(seed, given, contracts)
+    return replace(one, events=with_help((given,), one.builds, one.events))
+
+
+def without_help(
+    seed: int, given: Any, contracts: Sequence[Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]]
+) -> Scenario:
+    """The scenario of a seed, without what operators do in any case."""
     random = Random(f"scenario {seed}")
     calls = {each.identity: script for each in contracts if (script := _script(random, each))}
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
     events = _possible(_events(random, _few(random, 0.9 * hostile)))
-    builds = random.choice(((0,), (0, 0), (0, 1), (1, 0)))
     return Scenario(
         seed=seed,
         given=given,
         calls=calls,
         faults=faults,
-        events=_with_help(given, builds, events),
-        builds=builds,
+        events=events,
+        builds=random.choice(((0,), (0, 0), (0, 1), (1, 0))),
         renews=random.choice((0, 0, 1, 2, 3, 6)),
         single_batch=random.random() < 0.3,
         restarts=int(random.random() < 0.1),
@@ -96,10 +103,10 @@ def _possible(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(each for each in events if not restored or each.what != "Temporal's clock")
 
 
-def _with_help(given: Any, builds: tuple[int, ...], events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """What an operator does in any case: a receipt that is too large for the older build needs the newer one, and a
-    rollout ends, since no worker of the older build knows the new name of an effect that it has taken."""
-    if isinstance(given, Program) and given.has_large_receipt:
+def with_help(inputs: Sequence[Any], builds: tuple[int, ...], events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The events, with what operators do in any case: a receipt that is too large for the older build needs the newer
+    one, and a rollout ends, since no worker of the older build knows the new name of an effect that it has taken."""
+    if any(isinstance(each, Program) and each.has_large_receipt for each in inputs):
         return (*events, Event(120.0, "deploy"))
     return (*events, Event(600.0, "deploy")) if len(set(builds)) > 1 else events
 

@@ -24,16 +24,17 @@ def main() -> int:
     given = options.parse_args()
     seed = random.SystemRandom().randrange(10**9) if given.seed is None else given.seed
     print(f"seed {seed}, {given.minutes:g} min", flush=True)
-    explorer, found, covered = SqlExplorer(given.url), set[str](), Counter[tuple[str, str]]()
-    began, runs = time.monotonic(), 0
-    while time.monotonic() < began + given.minutes * 60:
-        one = explorer.scenario(seed + runs)
-        findings = explorer.play(one, covered)
-        if findings and (kind := findings[0].kind) not in found:
-            found.add(kind)
-            smallest = explorer.smallest(one, kind)
-            print(f"\n{explorer.play(smallest)[0]}\nfirst by seed {seed + runs}\n{script(smallest)}", flush=True)
-        runs += 1
+    found, covered, runs = set[str](), Counter[tuple[str, str]](), 0
+    began = time.monotonic()
+    with SqlExplorer(given.url) as explorer:
+        while time.monotonic() < began + given.minutes * 60:
+            one = explorer.scenario(seed + runs)
+            findings = explorer.play(one, covered)
+            if findings and (kind := findings[0].kind) not in found:
+                found.add(kind)
+                smallest = explorer.smallest(one, kind)
+                print(f"\n{explorer.play(smallest)[0]}\nfirst by seed {seed + runs}\n{script(smallest)}", flush=True)
+            runs += 1
     print(f"{runs} runs, {runs / (time.monotonic() - began):.1f} per second, {len(covered)} pairs of place and event")
     return 1 if found else 0
 

@@ -31,6 +31,7 @@ _TAKE_AWAY = (
     "delete from perdure.entity where lifecycle = $1 and id = $2",
     "delete from perdure.outbox where lifecycle = $1 and id = $2 and kind = 'start'",
 )
+_WAYS_OF_STEP = ("", "", "", "late", "late", "rolled back", "repeatable", "serializable")
 _TRIES = 40
 _LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _PAST_THE_CLIENT = {
@@ -75,8 +76,15 @@ class Applications:
             case _:
                 raise ValueError(f"{act.what!r} is no act")
 
-    async def start(self, lifecycle: str, entity_id: str, program: Any, act: Act) -> None:
-        """Start an entity, if it is not there."""
+    def act_of_step(self, what: str) -> Act:
+        """How the transaction goes that a step has the application do."""
+        random = self._world.random
+        how, seconds = random.choice(_WAYS_OF_STEP), random.choice((0.1, 1.0, 6.0))
+        self._world.cover(f"step: {what}", how)
+        return Act(self._world.loop.time(), what, how=how, seconds=seconds)
+
+    async def start(self, lifecycle: str, entity_id: str, program: Any, act: Act) -> bool:
+        """Start an entity, if it is not there; whether that was committed."""
         given, world = program.model_dump(mode="json"), self._world
         known = world.app_with(lifecycle)
         name = NOWHERE if act.how == "nowhere" else lifecycle
@@ -101,7 +109,7 @@ class Applications:
             else:
                 world.database.rows[entity_id] = Row(Entity(lifecycle, entity_id), given, world.loop.now)
 
-        await self._transact(act, work, committed)
+        return await self._transact(act, work, committed)
 
     async def make_sure(self, lifecycle: str, entity_id: str, program: Any) -> None:
         """Start an entity that is not there, once what stands in its way was rejected and dropped."""
@@ -113,15 +121,20 @@ class Applications:
             await self.start(lifecycle, entity_id, program, Act(0.0, "start"))
             await asyncio.sleep(30.0)
 
-    async def message(self, entity_id: str, act: Act | None = None, more: str = "") -> None:
-        """Send a message to an entity that is there; `more` is added to its text."""
+    async def message(self, entity_id: str, act: Act | None = None, more: str = "", *, text: str = "") -> bool:
+        """Send a message to an entity that is there; whether that was committed.
+
+        Args:
+            more: added to its text.
+            text: its text, in place of one of its own.
+        """
         act = act or Act(0, "message")
         world = self._world
         row = world.database.rows.get(entity_id) or self.unfit.get(entity_id)
         if row is None:
-            return
+            return False
         self._count += 1
-        lifecycle, text, began = row.entity.lifecycle, f"message {self._count}{more}", 0.0
+        lifecycle, text, began = row.entity.lifecycle, text or f"message {self._count}{more}", 0.0
         name = {"message": "note", "remark": "remark"}.get(act.what, "nonsense")
         fits = name == "note" or (name == "remark" and lifecycle == world.subject.lifecycle)
         if not fits:
@@ -156,12 +169,12 @@ class Applications:
             sent = Sent(text, began, world.loop.time(), number, fits, delayed)
             self.sent.setdefault((lifecycle, entity_id), []).append(sent)
 
-        await self._transact(act, work, committed)
+        return await self._transact(act, work, committed)
 
     async def _generation_of(self, session: VirtualSession, lifecycle: str, entity_id: str, text: str) -> int:
         """The generation for which a message was accepted: it must be the one that is open now."""
         given = await session.fetchval(
-            "select generation from perdure.message where lifecycle = $1 and id = $2 and message_id = $3",
+            "select max(generation) from perdure.message where lifecycle = $1 and id = $2 and message_id = $3",
             lifecycle,
             entity_id,
             text,
@@ -226,23 +239,23 @@ class Applications:
 
     async def _transact(
         self, act: Act, work: Callable[[VirtualSession], Awaitable[Any]], committed: Callable[[Any], None]
-    ) -> None:
-        """Do it in a transaction; where the database fails, do it again."""
+    ) -> bool:
+        """Do it in a transaction; where the database fails, do it again. Whether it was committed."""
         for _ in range(_TRIES):
             try:
                 await self._world.database.arrives()
                 async with self._world.database.sessions.lent() as session:
-                    if await self._try(session, act, work, committed):
-                        return
+                    return await self._try(session, act, work, committed)
             except _REFUSED:
                 self._world.cover(f"refused: {act.what}", act.how)
-                return
+                return False
             except (asyncpg.LockNotAvailableError, OSError):
                 await asyncio.sleep(1.0)
             except asyncpg.SerializationError:
                 self._world.cover("transaction", "serialization failure")
                 await asyncio.sleep(0.1)
                 act = Act(act.at, act.what, act.entity, "", act.seconds) if act.how in _ISOLATION else act
+        return False
 
     async def _try(
         self,
@@ -264,7 +277,7 @@ class Applications:
             raise
         if act.how == "rolled back":
             await transaction.rollback()
-            return True
+            return False
         await transaction.commit()
         committed(answer)
         self._world.relay.nudge()

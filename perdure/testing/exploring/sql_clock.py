@@ -1,7 +1,8 @@
 """The virtual clock in PostgreSQL: nothing in the schema `perdure` of an explored database reads the real one.
 
 The clock is the last value of a sequence, which no transaction rolls back and every snapshot sees. `sim.clock()` stands
-in for `clock_timestamp()`, and `sim.now()` for `now()`: the time of the first call in the transaction.
+in for `clock_timestamp()`, and `sim.now()` for `now()`: the time of the first call in the transaction. The numbers of
+another sequence stand in for random UUIDs.
 Functions and defaults are made again with these names; the queries of Python find `sim` first on the search path.
 """
 
@@ -23,9 +24,13 @@ _SCHEMA = """
     create schema sim;
     grant usage on schema sim to public;
     create sequence sim.elapsed minvalue -9223372036854775807;
+    create sequence sim.uuids;
     grant select on sequence sim.elapsed to public;
+    grant usage on sequence sim.uuids to public;
     create function sim.clock() returns timestamptz language sql volatile as
         $$ select timestamptz 'epoch' + last_value * interval '1 microsecond' from sim.elapsed $$;
+    create function sim.gen_random_uuid() returns uuid language sql volatile as
+        $$ select md5(nextval('sim.uuids')::text)::uuid $$;
     create function sim.clock_timestamp() returns timestamptz language sql volatile as $$ select sim.clock() $$;
     create function sim.now() returns timestamptz language plpgsql stable as $$ begin
         return coalesce(nullif(current_setting('sim.began', true), ''),
@@ -35,13 +40,18 @@ _SCHEMA = """
     create function sim.statement_timestamp() returns timestamptz language sql stable as $$ select sim.clock() $$;
 """
 _CALLS = re.compile(
-    r"(?<![\w.])(?:pg_catalog\.)?(clock_timestamp|now|transaction_timestamp|statement_timestamp)\s*\(\s*\)"
+    r"(?<![\w.])(?:pg_catalog\.)?"
+    r"(clock_timestamp|now|transaction_timestamp|statement_timestamp|gen_random_uuid)\s*\(\s*\)"
 )
 _WORDS = re.compile(
     r"(?<![\w.'])(?:current_(?:timestamp|date|time)|localtime(?:stamp)?|timeofday)(?![\w'])|'(?:now|today|tomorrow)'",
     re.IGNORECASE,
 )
-_STANDS_IN = {"clock_timestamp": "sim.clock()", "statement_timestamp": "sim.clock()"}
+_STANDS_IN = {
+    "clock_timestamp": "sim.clock()",
+    "statement_timestamp": "sim.clock()",
+    "gen_random_uuid": "sim.gen_random_uuid()",
+}
 
 
 async def install(connection: _Connection, start: datetime) -> None:

@@ -16,7 +16,7 @@ from perdure.errors import DatabaseUnavailable
 from perdure.testing.exploring.calls import Gone
 from perdure.testing.exploring.database import Row
 from perdure.testing.exploring.sql_record import SqlRecord
-from perdure.testing.exploring.sql_sessions import Sessions, Statements, VirtualSession
+from perdure.testing.exploring.sql_sessions import Postgres, VirtualSession
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.sql_world import SqlWorld
@@ -27,6 +27,7 @@ T = TypeVar("T")
 TABLES = ("ident", "entity", "effect", "outbox", "rejected", "behind", "finished", "transition", "message", "relay")
 """The tables that a scenario fills."""
 _CLEAN = "; ".join(f"delete from perdure.{table}" for table in TABLES)
+_FIRST = "select setval('sim.uuids', 1, false), setval(pg_get_serial_sequence('perdure.outbox', 'seq'), 1, false)"
 _LONGEST = 2.5
 
 
@@ -35,18 +36,16 @@ class SqlDatabase:
 
     Args:
         world: the loop, and where findings are reported.
-        url: a database that `sql_clock.install` has prepared. All that its tables hold is deleted.
+        postgres: sessions with a database that `sql_clock.install` has prepared. All that its tables hold is deleted.
     """
 
-    def __init__(self, world: SqlWorld, url: str) -> None:
+    def __init__(self, world: SqlWorld, postgres: Postgres) -> None:
         self.world = world
-        self.statements: Statements = Statements(world.loop)
-        self.sessions: Sessions = Sessions(self.statements, url)
+        self.sessions: Postgres = postgres
         self.rows: dict[str, Row] = {}
         self.away_until: float = 0.0
         self.loses_replies_until: float = 0.0
         self._locked_until = 0.0
-        self._url = url
         self._endless: list[asyncio.Future[None]] = []
         self._record = SqlRecord()
 
@@ -63,10 +62,10 @@ class SqlDatabase:
 
     async def open(self) -> None:
         """Make it empty."""
-        await self.statements.open(self._url)
+        await self.sessions.open()
         async with self.sessions.lent() as session:
             await session.execute(_CLEAN)
-            await session.execute("select setval(pg_get_serial_sequence('perdure.outbox', 'seq'), 1, false)")
+            await session.execute(_FIRST)
 
     async def read(self) -> None:
         """Read what is on record."""
@@ -127,9 +126,8 @@ class SqlDatabase:
                 return  # another session holds it
 
     def close(self) -> None:
-        """Close all sessions."""
-        self.sessions.close()
-        self.statements.close()
+        """Close the sessions that somebody still has."""
+        self.sessions.take_back()
 
     # -- what others do with it
 

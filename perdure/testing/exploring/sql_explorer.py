@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Self
 
 import asyncpg
 
 from perdure._store import schema
 from perdure.testing.exploring.explorer import quiet
+from perdure.testing.exploring.random_lifecycles import random_lifecycles
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenarios import shrink
 from perdure.testing.exploring.scripts import script_of
 from perdure.testing.exploring.sql_clock import install
-from perdure.testing.exploring.sql_scenarios import SqlScenario, lines_of, smaller, sql_scenario, subject
+from perdure.testing.exploring.sql_scenarios import SqlScenario, lines_of, smaller, sql_scenario
+from perdure.testing.exploring.sql_sessions import Postgres
 from perdure.testing.exploring.sql_world import SqlWorld
+from perdure.testing.exploring.world import LONGEST
 from perdure.testing.server import START
 
 
 class SqlExplorer:
-    """Explores random lifecycles on PostgreSQL.
+    """Explores random lifecycles on PostgreSQL; a context manager.
 
     Args:
         url: an empty database, which is prepared. All that its schema `perdure` holds is deleted by each scenario.
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._subject = subject()
+        self._postgres = Postgres(url, LONGEST)
+        self._subject = random_lifecycles()
         asyncio.run(prepare(url))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._postgres.close()
 
     def scenario(self, seed: int) -> SqlScenario:
         """The scenario of a seed."""
@@ -40,7 +50,7 @@ class SqlExplorer:
 
     def world(self, one: SqlScenario, covered: Counter[tuple[str, str]] | None = None) -> SqlWorld:
         """The world in which a scenario was played, as it is at the end."""
-        world = SqlWorld(self._subject, one, Counter() if covered is None else covered, self._url)
+        world = SqlWorld(self._subject, one, Counter() if covered is None else covered, self._postgres)
         with quiet():
             world.play()
         return world

@@ -6,7 +6,8 @@ import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure._reconcile.recovery.recovery import recover
 from perdure._services.relay import Relay
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from perdure.testing.exploring.sql_database import SqlDatabase
     from perdure.testing.exploring.sql_sessions import VirtualSession
     from perdure.testing.exploring.sql_world import SqlWorld
+
+T = TypeVar("T")
 
 _SHORTEST_PAUSE = 0.03
 _LONGEST_PAUSE = 320.0
@@ -59,7 +62,7 @@ class Relays:
         self._all: list[RelayProcess] = []
         self._recovering = False
         self.recovered_at: float = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def alive(self) -> list[RelayProcess]:
@@ -91,15 +94,34 @@ class Relays:
         """The application commits a message; `more` is added to its text."""
         self.keep(self._world.applications.message(row.entity.id, more=more))
 
+    async def start_by_step(self, entity: Entity, given: Any) -> None:
+        """See `RelayRoom`."""
+        applications, act = self._world.applications, self._world.applications.act_of_step("start")
+        await self._by_step(applications.start(entity.lifecycle, entity.id, given, act))
+
+    async def send_by_step(self, entity_id: str, text: str) -> None:
+        """See `RelayRoom`."""
+        applications, act = self._world.applications, self._world.applications.act_of_step("message")
+        await self._by_step(applications.message(entity_id, act, text=text))
+
+    async def _by_step(self, work: Coroutine[Any, Any, bool]) -> None:
+        """Let the application, which is no part of the worker, do it, and wait for its answer."""
+        if not await asyncio.shield(self._task(work, contextvars.Context())):
+            raise RuntimeError("the application did not commit it")
+
     def send_again(self, row: Row) -> None:
         """What is delivered next is delivered twice, since the relay crashes before its commit."""
         self._world.crash_next = True
 
-    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do it beside all else."""
-        task = self._world.loop.create_task(work)
+        self._task(work)
+
+    def _task(self, work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
+        task = self._world.loop.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _recover(self) -> None:
         world = self._world
@@ -126,6 +148,11 @@ class Relays:
                 await world.database.sessions.fetch("select perdure.start_again($1, $2, $3, $4, 'ops', 'gone')", *given)
 
 
+@cache
+def _settings() -> Settings:
+    return Settings(relay_poll_interval=_SHORTEST_PAUSE)
+
+
 class RelayProcess:
     """One relay; it can be killed at each of its steps."""
 
@@ -137,8 +164,7 @@ class RelayProcess:
         self._app: App = world.subject.builds[build]
         client: Any = VirtualClient(world.frontend)
         pool: Any = _RelayPool(world.database, self)
-        config = Settings(relay_poll_interval=_SHORTEST_PAUSE)
-        self._relay = Relay(pool, client, self._app, config, id=name)
+        self._relay = Relay(pool, client, self._app, _settings(), id=name)
         self._pause = _SHORTEST_PAUSE
         self._vain_since: float | None = None
 

@@ -5,55 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, ClassVar
 
-from temporalio import workflow
-
-from perdure._workflow.lifecycle import Lifecycle
-from perdure.app import App, contracts_of
-from perdure.contracts.effects import Effect
-from perdure.contracts.steps import Step
-from perdure.testing.exploring import programs
 from perdure.testing.exploring.authoring import RARE, Author
-from perdure.testing.exploring.contracts import COUNT, contracts
 from perdure.testing.exploring.other_side import SECRET
-from perdure.testing.exploring.programs import NAME, Place, Program
+from perdure.testing.exploring.programs import NAME, SECOND, Program
+from perdure.testing.exploring.random_lifecycles import CONTRACTS
 from perdure.testing.exploring.scenario import Fault, Scenario
-from perdure.testing.exploring.scenarios import scenario, smaller_scenarios, smaller_steps
+from perdure.testing.exploring.scenarios import smaller_scenarios, smaller_steps, with_help, without_help
 from perdure.testing.exploring.sql_acts import OUTSIDE, PLACES, STARTS, VERBS, WAYS, Act
-from perdure.testing.exploring.subject import Subject, bodies_of
-
-SECOND = "second"
-"""Only the newer build has it."""
-
-
-@workflow.defn(name=NAME)
-class Newer(programs.Interpreter, Lifecycle[Program, Place]):
-    """The interpreter, of a build that takes one signal more."""
-
-    build: ClassVar[int] = 1
-    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
-    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
-
-    @workflow.run
-    async def run(self, given: Program) -> None:
-        await self._interpret(given)
-
-    @workflow.signal
-    def remark(self, text: str) -> None:
-        self.received.append(text)
-
-
-@workflow.defn(name=SECOND)
-class Second(programs.Interpreter, Lifecycle[Program, Place]):
-    """The interpreter under another name."""
-
-    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
-    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
-
-    @workflow.run
-    async def run(self, given: Program) -> None:
-        await self._interpret(given)
 
 
 @dataclass(frozen=True)
@@ -73,22 +32,12 @@ class SqlScenario(Scenario):
     relay_faults: tuple[Fault, ...] = ()
 
 
-def subject() -> Subject:
-    """An older build, and a newer one with one lifecycle and one signal more."""
-    builds = {
-        0: App([programs.Explored], bodies_of(programs.Explored)),
-        1: App([Newer, Second], bodies_of(Newer)),
-    }
-    receipts = {each.identity: lambda given: f"receipt of {given}" for each in contracts_of(Newer)}
-    return Subject(NAME, builds, receipts, messages=(("note", None),), secret=SECRET)
-
-
 def sql_scenario(seed: int) -> SqlScenario:
     """The scenario of a seed."""
     random = Random(f"sql {seed}")
-    base = scenario(seed, None, contracts_of(Newer))
+    base = without_help(seed, None, CONTRACTS)
     entities = tuple(
-        (random.choice((NAME, NAME, SECOND)), Author(random, RARE).program(SECRET))
+        (random.choice((NAME, NAME, SECOND)), Author(random, RARE, starts=True).program(SECRET))
         for _ in range(random.choice((1, 2, 2, 3, 4)))
     )
     starts = [
@@ -97,15 +46,17 @@ def sql_scenario(seed: int) -> SqlScenario:
     acts = starts + [_act(random, len(entities)) for _ in range(random.randint(0, 8))]
     acts.sort(key=lambda each: each.at)
     newer = any(each.what == "remark" for each in acts)
+    builds = random.choice(((1,), (1, 1)) if newer else ((1,), (1, 1), (0, 1), (1, 0)))
+    events = tuple(each for each in base.events if each.what != "restore")
     return SqlScenario(
         seed=seed,
         given=None,
         calls=base.calls,
         faults=base.faults,
-        events=tuple(each for each in base.events if each.what != "restore"),
+        events=with_help([program for _, program in entities], builds, events),
         renews=base.renews,
         single_batch=base.single_batch,
-        builds=random.choice(((1,), (1, 1)) if newer else ((1,), (1, 1), (0, 1), (1, 0))),
+        builds=builds,
         entities=entities,
         acts=tuple(acts),
         relays=random.choice(((1,), (1,), (1, 1), (0, 1), (1, 0), (0, 0, 1), (0,))),

@@ -17,6 +17,7 @@ import asyncpg
 from perdure._store.connecting import BOUNDS, Session
 from perdure.testing.exploring.sql_clock import SEARCH_PATH, set_clock
 from perdure.testing.exploring.virtual_time import StandsStill, VirtualTime
+from perdure.testing.server import START
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ _SETTINGS = BOUNDS | {
 }
 _WAITED = 0.25
 """Virtual seconds after which a statement gives up waiting for a lock of another session."""
+_SESSIONS = 8
+"""Sessions that a scenario finds open."""
 _ENDS = ("COMMIT", "ROLLBACK")
 _in_statement: ContextVar[bool] = ContextVar("in_statement")
 """Whether a task waits for the answer of a statement."""
@@ -86,6 +89,14 @@ class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
                     held.append(step)
                     return True
         return False
+
+    def rewind(self) -> None:
+        """Forget what was scheduled, and begin again; connections stay open."""
+        self.external = self._timers = 0
+        self._elapsed = 0.0
+        self._held.clear()
+        self._ready.clear()  # type: ignore[attr-defined]
+        self._scheduled.clear()  # type: ignore[attr-defined]
 
     def _call_soon(
         self, callback: Callable[..., object], args: Sequence[Any], context: Context | None
@@ -178,13 +189,17 @@ class Statements:
         """A new session."""
 
         async def statement() -> Any:
-            return await asyncpg.connect(url, connection_class=kind, server_settings=_SETTINGS, timeout=60)
+            return await asyncpg.connect(
+                url, connection_class=kind, server_settings=_SETTINGS, timeout=60, max_cached_statement_lifetime=0
+            )
 
         return await self.run(statement)
 
     async def open(self, url: str) -> None:
         """Open the session that sets PostgreSQL's clock."""
-        self._clock = await self.connect(url, asyncpg.Connection)
+        self._shows = None
+        if self._clock is None:
+            self._clock = await self.connect(url, asyncpg.Connection)
 
     def close(self) -> None:
         """Close that session."""
@@ -226,28 +241,46 @@ class VirtualSession(Session):
         return await super().execute(f"{query} select sim.now()" if query.startswith("BEGIN") else query, *args)
 
 
-class Sessions:
-    """Lends sessions as a pool does; one that was lost is not lent again.
+class Postgres:
+    """Lends sessions as a pool does; one that was lost is not lent again. They outlive a scenario: the first statements
+    of a session cost as much as all others that a scenario needs.
 
     Args:
-        statements: runs what they do.
         url: the database.
+        longest: how much virtual time a scenario has.
+
+    Attributes:
+        loop: the loop of all scenarios, one after the other.
+        statements: runs what the sessions do.
     """
 
-    def __init__(self, statements: Statements, url: str) -> None:
-        self.statements: Statements = statements
+    def __init__(self, url: str, longest: timedelta) -> None:
+        self.loop: OutsideLoop = OutsideLoop(START, longest)
+        self.statements: Statements = Statements(self.loop)
         self._url = url
-        self._kind = type("VirtualSession", (VirtualSession,), {"statements": statements})
+        self._kind = type("VirtualSession", (VirtualSession,), {"statements": self.statements})
         self._free: list[VirtualSession] = []
-        self._all: list[VirtualSession] = []
+        self._lent: list[VirtualSession] = []
+
+    async def open(self) -> None:
+        """A scenario begins. It finds the same number of open sessions each time: while one is opened, everybody else
+        goes on, which would change the order of events."""
+        await self.statements.open(self._url)
+        while len(self._free) > _SESSIONS:
+            self._free.pop().terminate()
+        while len(self._free) < _SESSIONS:
+            self._free.append(await self._new())
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[VirtualSession]:
         """A session for as long as the context lasts."""
         session = self._free.pop() if self._free else await self._new()
+        self._lent.append(session)
         try:
             yield session
         finally:
+            if session in self._lent:
+                self._lent.remove(session)
             if session.is_closed():
                 pass
             elif session.is_in_transaction():
@@ -260,12 +293,21 @@ class Sessions:
         async with self.lent() as session:
             return await session.fetch(query, *args)
 
-    def close(self) -> None:
-        """Close all of them."""
-        for session in self._all:
+    def take_back(self) -> None:
+        """A scenario is over: close those that somebody still has."""
+        for session in self._lent:
             session.terminate()
+        self._lent.clear()
+
+    def close(self) -> None:
+        """Close all of them, and the loop."""
+        self.take_back()
+        for session in self._free:
+            session.terminate()
+        self.statements.close()
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+        self.loop.close()
 
     async def _new(self) -> VirtualSession:
-        session = cast(VirtualSession, await self.statements.connect(self._url, self._kind))
-        self._all.append(session)
-        return session
+        return cast(VirtualSession, await self.statements.connect(self._url, self._kind))

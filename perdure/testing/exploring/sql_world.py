@@ -6,7 +6,7 @@ import datetime as real
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from unittest.mock import patch
 
 from perdure import _faults as faults
@@ -26,9 +26,8 @@ from perdure.testing.exploring.sql_database import SqlDatabase
 from perdure.testing.exploring.sql_judge import judge_all
 from perdure.testing.exploring.sql_relays import Relays, reached
 from perdure.testing.exploring.sql_scenarios import SqlScenario
-from perdure.testing.exploring.sql_sessions import OutsideLoop
+from perdure.testing.exploring.sql_sessions import OutsideLoop, Postgres
 from perdure.testing.exploring.subject import Subject
-from perdure.testing.exploring.virtual_time import VirtualTime
 from perdure.testing.exploring.world import World
 
 _HELP = 80
@@ -42,7 +41,7 @@ class SqlWorld(World):
         subject: what is explored.
         scenario: what happens.
         covered: counts each (place, event) that is seen.
-        url: a database that `sql_clock.install` has prepared. All that its tables hold is deleted.
+        postgres: sessions with a database that `sql_clock.install` has prepared. All that its tables hold is deleted.
 
     Attributes:
         unfit: texts of messages that no build has a handler for.
@@ -50,14 +49,15 @@ class SqlWorld(World):
         crash_next: whether the next relay that could commit crashes instead.
     """
 
-    loop_kind: ClassVar[type[VirtualTime]] = OutsideLoop
     loop: OutsideLoop
     scenario: SqlScenario
     database: SqlDatabase
     relay: Relays
 
-    def __init__(self, subject: Subject, scenario: SqlScenario, covered: Counter[tuple[str, str]], url: str) -> None:
-        self._url = url
+    def __init__(
+        self, subject: Subject, scenario: SqlScenario, covered: Counter[tuple[str, str]], postgres: Postgres
+    ) -> None:
+        self._postgres = postgres
         self.unfit: set[str] = set()
         self.crash_next: bool = False
         self.healed_at: float = 0.0
@@ -67,9 +67,19 @@ class SqlWorld(World):
         self.frontend: Frontend = Frontend(self)
         self.applications: Applications = Applications(self)
 
+    def take_loop(self) -> OutsideLoop:
+        """See base class. It is the one to which the sessions belong."""
+        return self._postgres.loop
+
+    def leave_loop(self) -> None:
+        """See base class. The sockets of lost sessions are closed first."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+        self.loop.rewind()
+
     def rooms(self) -> tuple[SqlDatabase, Relays]:
         """See base class."""
-        return SqlDatabase(self, self._url), Relays(self)
+        return SqlDatabase(self, self._postgres), Relays(self)
 
     def play(self, entity: Entity | None = None) -> list[Finding]:
         """See base class; all entities of the scenario are played."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
@@ -14,6 +14,9 @@ from perdure.testing.exploring.workers import current_worker
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
+
+Act: TypeAlias = "Callable[[World, Any], Awaitable[None]]"
+"""What a step does in the application's database, from its input."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Subject:
     once: frozenset[str] = frozenset()
     messages: tuple[tuple[str, Any], ...] = ()
     secret: str | None = None
-    acts: Mapping[str, Callable[[World, Any], None]] = field(default_factory=dict)
+    acts: Mapping[str, Act] = field(default_factory=dict)
 
 
 def bodies_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from temporalio import workflow
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -71,15 +71,13 @@ class World:
         trace: of all jobs that the workflows were given, and of their commands.
     """
 
-    loop_kind: ClassVar[type[VirtualTime]] = VirtualLoop
-
     def __init__(
         self, subject: Subject, scenario: Scenario, covered: Counter[tuple[str, str]], *, traced: bool = True
     ) -> None:
         self.subject: Subject = subject
         self.scenario: Scenario = scenario
         self._covered = covered
-        self.loop: VirtualTime = self.loop_kind(START, LONGEST)
+        self.loop: VirtualTime = self.take_loop()
         self.random: Random = Random(scenario.seed)
         self.converter: DataConverter = pydantic_data_converter
         self.flags: list[int] = [1, _SINGLE_BATCH] if scenario.single_batch else [1]
@@ -101,6 +99,14 @@ class World:
         self._faults = {(each.place, each.number): each for each in scenario.faults}
         self._activations = 0
 
+    def take_loop(self) -> VirtualTime:
+        """A loop whose time begins."""
+        return VirtualLoop(START, LONGEST)
+
+    def leave_loop(self) -> None:
+        """Nothing happens on the loop any more."""
+        self.loop.close()
+
     def rooms(self) -> tuple[DatabaseRoom, RelayRoom]:
         """The database, and what brings its commits to Temporal."""
         database = VirtualDatabase(self)
@@ -115,7 +121,7 @@ class World:
                 for worker in self.workers:
                     worker.close()
                 self._drain()
-                self.loop.close()
+                self.leave_loop()
         return self.findings
 
     def _play(self, entity: Entity) -> None:

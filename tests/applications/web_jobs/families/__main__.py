@@ -29,8 +29,8 @@ def main() -> int:
     given = options.parse_args()
     seed = random.SystemRandom().randrange(10**9) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
-    with PostgresServer(durable=False) as postgres:
-        return _explore(FamilyExplorer(postgres.dsn()), seed, given)
+    with PostgresServer(durable=False) as postgres, FamilyExplorer(postgres.dsn()) as explorer:
+        return _explore(explorer, seed, given)
 
 
 def _explore(explorer: FamilyExplorer, seed: int, given: argparse.Namespace) -> int:

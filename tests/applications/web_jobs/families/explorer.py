@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Self
 
 import asyncpg
 
@@ -12,30 +13,37 @@ from perdure._worker.columns import declare
 from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenarios import shrink
+from perdure.testing.exploring.sql_clock import virtual
 from perdure.testing.exploring.sql_explorer import prepare
+from perdure.testing.exploring.sql_sessions import Postgres
 from perdure.testing.exploring.subject import Subject
+from perdure.testing.exploring.world import LONGEST
 from tests.applications.web_jobs.families.scenario import FamilyScenario, smaller
 from tests.applications.web_jobs.families.world import FamilyWorld
 from workers.web_jobs.app import app
 from workflows.web_jobs.web_job import WebJob
 
-_NAMES = "create sequence sim.names minvalue 0"
 _RANDOM = "select pg_get_functiondef(oid) as text from pg_proc where prosrc like '%gen_random_uuid()%'"
-_NAMED = "md5(nextval('sim.names')::text)::uuid"
 TABLES = Path(__file__).parents[4] / "activities" / "web_jobs" / "tables.sql"
 
 
 class FamilyExplorer:
-    """Explores families.
+    """Explores families; a context manager.
 
     Args:
         url: an empty database, which is prepared. All that it holds is deleted by each scenario.
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._postgres = Postgres(url, LONGEST)
         self._subject = Subject("web-job", {1: app}, {})
         asyncio.run(_prepare(url))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._postgres.close()
 
     def play(self, one: FamilyScenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
         """What a scenario shows; `covered` counts each (place, event) in it."""
@@ -43,7 +51,7 @@ class FamilyExplorer:
 
     def world(self, one: FamilyScenario, covered: Counter[tuple[str, str]] | None = None) -> FamilyWorld:
         """The world in which a scenario was played, as it is at the end."""
-        world = FamilyWorld(self._subject, one, Counter() if covered is None else covered, self._url)
+        world = FamilyWorld(self._subject, one, Counter() if covered is None else covered, self._postgres)
         with quiet():
             world.play()
         return world
@@ -66,8 +74,7 @@ async def _prepare(url: str) -> None:
     try:
         await connection.execute(TABLES.read_text())
         await declare(connection, {"web-job": WebJob.mirror})
-        await connection.execute(_NAMES)
         for row in await connection.fetch(_RANDOM):  # else the same seed would not play the same bytes
-            await connection.execute(row["text"].replace("gen_random_uuid()", _NAMED))
+            await connection.execute(virtual(row["text"]))
     finally:
         await connection.close()

@@ -25,7 +25,7 @@ from perdure.testing.exploring.database import Row
 from perdure.testing.exploring.scenario import Event, Finding
 from perdure.testing.exploring.sql_database import Borrowed, SqlDatabase, WorkerStore
 from perdure.testing.exploring.sql_relays import Relays
-from perdure.testing.exploring.sql_sessions import VirtualSession
+from perdure.testing.exploring.sql_sessions import Postgres, VirtualSession
 from perdure.testing.exploring.sql_world import Clock, SqlWorld
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.workers import Worker, current_worker
@@ -54,7 +54,7 @@ class FamilyWorld(SqlWorld):
         subject: the application of web jobs.
         scenario: what happens.
         covered: counts each (place, event) that is seen.
-        url: a database that `FamilyExplorer` has prepared.
+        postgres: sessions with a database that `FamilyExplorer` has prepared.
 
     Attributes:
         pages: the other side of all jobs.
@@ -65,8 +65,10 @@ class FamilyWorld(SqlWorld):
     database: FamilyDatabase
     people: FamilyPeople
 
-    def __init__(self, subject: Subject, scenario: FamilyScenario, covered: Counter[tuple[str, str]], url: str) -> None:
-        super().__init__(subject, scenario, covered, url)
+    def __init__(
+        self, subject: Subject, scenario: FamilyScenario, covered: Counter[tuple[str, str]], postgres: Postgres
+    ) -> None:
+        super().__init__(subject, scenario, covered, postgres)
         self.pages = Pages(self, scenario.pages)
         self.operators = Operators(self)
         self.people = FamilyPeople(self)
@@ -74,7 +76,7 @@ class FamilyWorld(SqlWorld):
 
     def rooms(self) -> tuple[SqlDatabase, Relays]:
         """See base class."""
-        return FamilyDatabase(self, self._url), Relays(self)
+        return FamilyDatabase(self, self._postgres), Relays(self)
 
     def play(self, entity: Entity | None = None) -> list[Finding]:
         """See base class."""
@@ -182,8 +184,8 @@ class FamilyWorld(SqlWorld):
 class FamilyDatabase(SqlDatabase):
     """With the tables of web jobs, and a follower that shows states in them."""
 
-    def __init__(self, world: FamilyWorld, url: str) -> None:
-        super().__init__(world, url)
+    def __init__(self, world: FamilyWorld, postgres: Postgres) -> None:
+        super().__init__(world, postgres)
         self.follower = FollowerProcess(self)
 
     async def open(self) -> None:
@@ -191,7 +193,6 @@ class FamilyDatabase(SqlDatabase):
         await super().open()
         async with self.sessions.lent() as session:
             await session.execute("; ".join(f"delete from web_job.{table}" for table in _TABLES))
-            await session.execute("select setval('sim.names', 0)")
 
     async def read(self) -> None:
         """Read what is on record, and of which jobs."""

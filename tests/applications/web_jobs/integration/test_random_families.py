@@ -29,7 +29,8 @@ def explorer(postgres: PostgresServer) -> Iterator[FamilyExplorer]:
     """One with a database of its own."""
     name = "families_" + secrets.token_hex(4)
     asyncio.run(as_admin(postgres, f"create database {name}"))
-    yield FamilyExplorer(postgres.dsn(name))
+    with FamilyExplorer(postgres.dsn(name)) as explorer:
+        yield explorer
     asyncio.run(as_admin(postgres, f"drop database {name} with (force)"))
 
 

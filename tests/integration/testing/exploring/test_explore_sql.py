@@ -55,9 +55,10 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def explorer(url: str) -> SqlExplorer:
+def explorer(url: str) -> Iterator[SqlExplorer]:
     """One that has prepared it."""
-    return SqlExplorer(url)
+    with SqlExplorer(url) as explorer:
+        yield explorer
 
 
 def test_no_scenario_breaks_a_promise(explorer: SqlExplorer) -> None:
