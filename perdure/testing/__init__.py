@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
     from perdure.testing.crashing.workflows import workflow_crash_points
     from perdure.testing.exploring.explore import Exploration, ExplorationFailed, explore
+    from perdure.testing.exploring.scenario_end import ScenarioEnd
     from perdure.testing.following import Feed, Follower, FollowerFailed, follow
     from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
     from perdure.testing.recorded import Recorded
@@ -30,6 +31,7 @@ _MODULES = {
     "following": ("Feed", "Follower", "FollowerFailed", "follow"),
     "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
     "exploring.explore": ("Exploration", "ExplorationFailed", "explore"),
+    "exploring.scenario_end": ("ScenarioEnd",),
     "recorded": ("Recorded",),
     "rehearsal": ("Rehearsal", "rehearse"),
     "script": ("After", "Calls", "Late", "NotPickedUp", "ScriptError", "WorkerLost"),
@@ -65,6 +67,7 @@ __all__ = [
     "Proof",
     "Recorded",
     "Rehearsal",
+    "ScenarioEnd",
     "ScriptError",
     "Servers",
     "When",

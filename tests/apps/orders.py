@@ -1,4 +1,4 @@
-"""An order that is charged once and packed when a message says so; and two that are written wrongly."""
+"""An order that is charged once and packed when a message says so; two that are written wrongly; and a greeting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import Done, Effect, Escalate, Lifecycle, NotPerformed, RetryPolicy, state
+from perdure import Done, Effect, Escalate, Lifecycle, NotPerformed, Repeat, RetryPolicy, state
 
 
 class Order(BaseModel):
@@ -95,3 +95,19 @@ class Unkept(Lifecycle[Order, Stage]):
     @workflow.signal
     def pack(self, by: str) -> None:
         self.packed += 1
+
+
+GREET = Effect[str, None]("greet", timeout=timedelta(seconds=5), doubt=Repeat())
+
+
+@workflow.defn(name="greeting")
+class Greeting(Lifecycle[str, Stage]):
+    """Greets, once if all goes well."""
+
+    effects = (GREET,)
+
+    @workflow.run
+    async def run(self, name: str) -> None:
+        await self.perform(GREET, name)
+        await self.enter(Stage.PACKING)
+        await self.enter(Stage.DONE)

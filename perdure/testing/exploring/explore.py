@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect
-from perdure.testing.exploring.explorer import of_lifecycle, of_random_lifecycles
+from perdure.testing.exploring.authors import of_lifecycle
+from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.scenario import Finding, Scenario
+from perdure.testing.exploring.scenario_end import ScenarioEnd
 from perdure.testing.exploring.scripts import script_of
+from perdure.testing.script import ScriptError
 
 RUNS = 200
 
@@ -58,6 +61,7 @@ def explore(
     other_side: Mapping[Any, Any] | None = None,
     messages: Sequence[tuple[str, Any]] = (),
     once: Sequence[Effect[Any, Any]] = (),
+    check: Callable[[ScenarioEnd], None] | None = None,
     seed: int = 0,
     runs: int = RUNS,
 ) -> Exploration:
@@ -71,8 +75,10 @@ def explore(
         given: its input, or a function that makes one from a `random.Random`.
         other_side: for each effect and step (its contract is the key): the receipt, or a function that makes it from
             the input. A look-up finds the receipt of the effect whose policy has it.
-        messages: signals that arrive at random moments: name and payload.
+        messages: signals that arrive at random moments, in this order: name, and payload, None, or a function that
+            makes the payload from the message's number. After the last one the first follows.
         once: effects that may happen once at most for an entity, under whatever key.
+        check: a rule of your own: a function that asserts what must hold at the end of each scenario.
         seed: the first scenario's; the others follow it.
         runs: how many scenarios.
 
@@ -83,15 +89,19 @@ def explore(
         ExplorationFailed: an effect was done twice although its policy excludes that, a doubt or an attempt was
             forgotten, record and other side differ, something stands still unseen, a workflow task fails, or a
             replay differs.
-        ScriptError: a receipt is missing, or does not fit its contract.
+        ScriptError: an argument does not fit the lifecycle; the message names it.
         RuntimeError: it is called where an event loop runs; a test that calls it is an ordinary function.
     """
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("explore() runs an event loop of its own: call it from a test that is no coroutine")
-    if lifecycle is None:
+    if runs < 1:
+        raise ScriptError(f"runs={runs} plays nothing: give 1 at least")
+    if lifecycle is not None:
+        explorer = of_lifecycle(lifecycle, given, other_side or {}, messages, once, check)
+    elif given is None and not (other_side or messages or once or check):
         explorer = of_random_lifecycles()
     else:
-        explorer = of_lifecycle(lifecycle, given, other_side or {}, messages, once)
+        raise ScriptError("explore() without a lifecycle takes no other argument than seed and runs")
     done, began = Exploration(), time.process_time()
     for number in range(seed, seed + runs):
         one = explorer.scenario(number)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 from perdure._wire.writes import FenceOp
-from perdure._workflow.lifecycle import Lifecycle
-from perdure.app import App, contracts_of, name_of
+from perdure.app import contracts_of
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
@@ -23,9 +22,8 @@ from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
 from perdure.testing.exploring.random_lifecycles import random_lifecycles
 from perdure.testing.exploring.scenario import RENEWS, Finding, Scenario
 from perdure.testing.exploring.scenarios import AT_RENEWAL, EVENTS, FAULTS, PLACES, scenario, shrink
-from perdure.testing.exploring.subject import Subject, bodies_of
+from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.world import World
-from perdure.testing.script import ScriptError
 
 Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 
@@ -69,30 +67,6 @@ def of_random_lifecycles() -> Explorer:
     return Explorer(random_lifecycles(), lambda random: Author(random, RARE, starts=True).program(SECRET))
 
 
-def of_lifecycle(
-    lifecycle: type[Lifecycle[Any, Any]],
-    given: Any,
-    other_side: Mapping[Any, Any],
-    messages: Sequence[tuple[str, Any]],
-    once: Sequence[Effect[Any, Any]],
-) -> Explorer:
-    """Explores an author's lifecycle; see `explore`.
-
-    Raises:
-        ScriptError: a receipt is missing, or does not fit its contract.
-    """
-    app = App([lifecycle], bodies_of(lifecycle), own_bodies=False)
-    receipts: dict[str, Callable[[Any], Any]] = {}
-    for contract in contracts_of(lifecycle):
-        if contract in other_side:
-            receipts[contract.identity] = _makes(contract, other_side[contract])
-        elif not isinstance(contract, Lookup):
-            raise ScriptError(f"other_side has no receipt for {contract!r}: give one, or a function of its input")
-    names = frozenset(each.identity for each in once)
-    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
-    return Explorer(subject, given if callable(given) else lambda random: given)
-
-
 def catalogue() -> set[tuple[str, str]]:
     """Every (place, event) that random lifecycles can meet."""
     contracts = contracts_of(programs.Explored)
@@ -110,17 +84,6 @@ def catalogue() -> set[tuple[str, str]]:
     pairs |= {("replayed", how) for how in ("plain", "with local activities")}
     pairs |= {("continued as new", str(count)) for count in range(2, 6)}
     return pairs | {("restarted", ""), ("task refused", "unseen event")}
-
-
-def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
-    if callable(receipt):
-        made: Callable[[Any], Any] = receipt
-        return made
-    try:
-        contract.receipt.validate_python(receipt)
-    except ValueError as error:
-        raise ScriptError(f"other_side: {receipt!r} is no receipt of {contract!r}: {error}") from None
-    return lambda given: receipt
 
 
 @contextmanager

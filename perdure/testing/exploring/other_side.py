@@ -20,6 +20,7 @@ from perdure.contracts.policies import AskFirst, Dedupe
 from perdure.contracts.steps import Step, StepContext
 from perdure.errors import DatabaseUnavailable
 from perdure.testing.exploring.evidence import Account
+from perdure.testing.exploring.judge import may_repeat
 from perdure.testing.exploring.workers import current_worker
 
 if TYPE_CHECKING:
@@ -174,23 +175,28 @@ class OtherSide:
         account, now = self.accounts[key], self._world.loop.time()
         if self._drops_repeat(effect, account):
             return account.receipt
+        receipt = self._receipts[effect.identity](given)
         account.policy = self._world.observed.policies.get(key, effect.doubt)
         account.done_at.append(now)
         account.done_by_calls_of.append(began)
-        self._note_caused(effect, key)
-        account.receipt = self._receipts[effect.identity](given)
+        self._note_caused(effect, key, account)
+        account.receipt = receipt
         account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")
         visibility_delay = effect.doubt.visibility_delay.total_seconds() if isinstance(effect.doubt, AskFirst) else 0.0
         account.visible_at = account.visible_at or now + self._world.span(visibility_delay)
         return account.receipt
 
-    def _note_caused(self, effect: Effect[Any, Any], key: str) -> None:
+    def _note_caused(self, effect: Effect[Any, Any], key: str, account: Entry) -> None:
         """The other side has done something, in the generation that the key names; sent again on purpose, it is the
         same."""
         _, of_round, what = key.split("/", 2)
         earlier = self._caused.setdefault((of_round, effect.identity), what.partition("~")[0])
-        if earlier != what.partition("~")[0] and effect.identity in self._world.subject.once:
+        if effect.identity not in self._world.subject.once:
+            return
+        if earlier != what.partition("~")[0]:
             self._world.found("done twice", f"{effect.name}: as {earlier}, and again as {what}")
+        elif len(account.done_at) > 1 and account.policy is not None and may_repeat(account.policy):
+            self._world.found("done twice", f"{effect.name}: as {what}, by its policy {account.policy!r}")
 
     def _drops_repeat(self, effect: Effect[Any, Any], account: Entry) -> bool:
         if not isinstance(effect.doubt, Dedupe) or not account.done_at:

@@ -25,7 +25,7 @@ def random_lifecycles() -> Subject:
     builds = {number: App(each, bodies_of(each[0])) for number, each in programs.LIFECYCLES.items()}
     receipts = {**{each.identity: _receipt for each in CONTRACTS}, SCAN: _scan}
     acts: dict[str, Act] = {FOUND.identity: _start, TELL.identity: _tell}
-    return Subject(programs.NAME, builds, receipts, messages=(("note", None),), secret=SECRET, acts=acts)
+    return Subject(programs.NAME, builds, receipts, messages=(("note", "message {}".format),), secret=SECRET, acts=acts)
 
 
 async def _start(world: World, child: Child) -> None:

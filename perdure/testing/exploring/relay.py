@@ -28,6 +28,10 @@ _LATE = 0.1
 """How likely that is."""
 
 
+def _given(payload: Any, number: int) -> Any:
+    return payload(number) if callable(payload) else payload
+
+
 class VirtualRelay:
     """Delivers starts and messages, each entity's in their order, and wakes runs whose outcomes come late."""
 
@@ -48,7 +52,7 @@ class VirtualRelay:
         """The application commits a message; `more` is added to its text."""
         messages, count = self._world.subject.messages, len(row.messages)
         name, payload = messages[count % len(messages)]
-        self._send(row, name, f"message {count + 1}{more}" if payload is None else payload)
+        self._send(row, name, f"{payload(count + 1)}{more}" if more else _given(payload, count + 1))
 
     def _send(self, row: Row, name: str, payload: Any) -> None:
         row.messages.append((name, payload))

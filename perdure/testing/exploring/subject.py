@@ -28,7 +28,7 @@ class Subject:
         builds: the app of each build, with bodies from `bodies_of`.
         receipts: for each effect, look-up and step, by its first name: what makes its receipt from its input.
         once: first names of effects that each entity may cause once at most, under whatever key.
-        messages: signals that arrive at random: name and payload; the payload None stands for its number, as text.
+        messages: signals that arrive at random: name and payload, or what makes it from the message's number.
         secret: personal data in the input, which may be found in payloads only; None = there is none to be looked for.
         acts: for each step that does something in the application's database: that, from its input.
     """

@@ -6,19 +6,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from activities.comments.contracts import Comment
 from activities.mail.contracts.mail import SEND_MAIL, Accepted
 from perdure.contracts.keys import Entity
-from perdure.testing import ExplorationFailed, ScriptError, explore
+from perdure.testing import ExplorationFailed, ScenarioEnd, ScriptError, explore
+from perdure.testing.exploring.authors import of_lifecycle
 from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.judge import judge_keys
 from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 from tests.apps.magazines import Magazine, Reader, charge_month, say_goodbye
-from tests.apps.orders import CHARGE, Charge, Hasty, Order, OrderLifecycle, Unkept
+from tests.apps.orders import CHARGE, GREET, Charge, Greeting, Hasty, Order, OrderLifecycle, Stage, Unkept
 from workflows.comments.comment_notification import CommentNotification
 
 SEEDS = range(40)
@@ -58,7 +60,7 @@ def test_a_comment_notification_keeps_every_promise() -> None:
 
 
 def test_an_order_keeps_every_promise() -> None:
-    explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", None)], once=[CHARGE], runs=60)
+    explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", "ann")], once=[CHARGE], runs=60)
 
 
 def test_a_magazine_of_some_months_whose_effects_have_their_own_bodies_keeps_every_promise() -> None:
@@ -73,7 +75,7 @@ def test_an_order_that_is_charged_under_another_key_after_a_doubt_is_found() -> 
 
 def test_an_order_that_keeps_a_message_in_a_variable_of_its_run_is_found() -> None:
     with pytest.raises(ExplorationFailed, match="stands still") as failed:
-        explore(Unkept, ORDER, other_side=RECEIPT, messages=[("pack", None)])
+        explore(Unkept, ORDER, other_side=RECEIPT, messages=[("pack", "ann")])
     assert failed.value.scenario.renews or failed.value.scenario.events
 
 
@@ -93,9 +95,46 @@ def test_temporals_clock_does_not_jump_where_the_database_is_restored() -> None:
     assert not any({"restore", "Temporal's clock"} <= each for each in events)
 
 
-def test_a_missing_receipt_is_named() -> None:
-    with pytest.raises(ScriptError, match=r"no receipt for Effect\('charge'\): give one"):
-        explore(OrderLifecycle, ORDER)
+def test_an_effect_that_its_policy_repeats_is_found_where_it_may_happen_once() -> None:
+    with pytest.raises(ExplorationFailed, match=r"done twice: greet: as greet, by its policy Repeat\(\)"):
+        explore(Greeting, "ann", other_side={GREET: None}, once=[GREET])
+
+
+def test_an_order_that_ends_as_its_author_rules_out_is_found() -> None:
+    def check(end: ScenarioEnd) -> None:
+        assert end.state != Stage.FAILED or not end.done(CHARGE), "failed, and was charged"
+
+    with pytest.raises(ExplorationFailed, match="the check fails: failed, and was charged"):
+        explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", "ann")], check=check)
+
+
+def test_what_happens_to_a_magazine_happens_in_each_of_its_months() -> None:
+    explorer = of_lifecycle(Magazine, Reader(months=4), {charge_month: "charge", say_goodbye: None}, [], [])
+    months = {int(each.at / 86_400) // 30 for seed in range(200) for each in explorer.scenario(seed).events}
+    assert {0, 1, 2, 3} <= months
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((OrderLifecycle, ORDER), r"other_side has no receipt for Effect\('charge'\): give one"),
+        ((ORDER,), "is no lifecycle: give a subclass of Lifecycle"),
+        ((OrderLifecycle, "a book", RECEIPT), "given: order: the input does not fit"),
+        ((OrderLifecycle, ORDER, {CHARGE: "ch_1"}), r"'ch_1' is no receipt of Effect\('charge'\)"),
+        ((OrderLifecycle, ORDER, {CHARGE: lambda given: given.id}), r"the function for Effect\('charge'\) raised Attr"),
+        ((OrderLifecycle, ORDER, RECEIPT | {GREET: None}), r"Effect\('greet'\) is no contract of the lifecycle"),
+        ((OrderLifecycle, ORDER, RECEIPT, [], [GREET]), r"once: Effect\('greet'\) is no effect of the lifecycle"),
+        ((OrderLifecycle, ORDER, RECEIPT, [("pakc", None)]), "no handler for the signal 'pakc'; did you mean 'pack'"),
+        ((OrderLifecycle, ORDER, RECEIPT, [("pack", None)]), "the payload of 'pack' does not fit"),
+        ((OrderLifecycle, ORDER, RECEIPT, ["pack"]), "'pack' is no pair of a name and a payload"),
+        ((None, ORDER), "without a lifecycle takes no other argument than seed and runs"),
+        ((OrderLifecycle, ORDER, RECEIPT, [], [], 0), "runs=0 plays nothing"),
+    ],
+)
+def test_what_does_not_fit_is_named(arguments: tuple[Any, ...], message: str) -> None:
+    names = ("lifecycle", "given", "other_side", "messages", "once", "runs")
+    with pytest.raises(ScriptError, match=message):
+        explore(**dict(zip(names, arguments, strict=False)))
 
 
 async def test_where_a_loop_runs_it_says_so() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import Effect, Escalate, Lifecycle, state
-from perdure.testing.exploring.explorer import of_lifecycle
+from perdure.testing.exploring.authors import of_lifecycle
 from perdure.testing.exploring.scenario import Event, Scenario
 
 CHARGE = Effect[str, str]("charge", timeout=timedelta(seconds=5), doubt=Escalate())

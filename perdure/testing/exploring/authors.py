@@ -1,0 +1,228 @@
+"""Explores an author's lifecycle over the whole of its life, and checks what the author gives for that."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from temporalio import workflow
+
+from perdure._wire.messages import Message
+from perdure._workflow.lifecycle import Lifecycle
+from perdure._workflow.messages import unfit
+from perdure.app import App, contracts_of, input_json, name_of
+from perdure.contracts.effects import Effect, Lookup
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import InDoubt, NotDone, Refused
+from perdure.contracts.steps import Step
+from perdure.errors import InvalidInput
+from perdure.testing.exploring.explorer import Explorer, quiet
+from perdure.testing.exploring.runs import Run
+from perdure.testing.exploring.scenario import Finding, Scenario
+from perdure.testing.exploring.scenario_end import ScenarioEnd, end_of
+from perdure.testing.exploring.subject import Subject, bodies_of
+from perdure.testing.exploring.virtual_time import PAUSE
+from perdure.testing.exploring.world import World
+from perdure.testing.script import ScriptError
+
+Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
+CHECK_FAILS = "the check fails"
+
+
+class AuthorsExplorer(Explorer):
+    """Explores an author's lifecycle.
+
+    Args:
+        subject: what is explored.
+        given: makes the input of a scenario.
+        check: the author's own rule, or None.
+        mistakes: those of the author's functions, in the order in which they were called.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        given: Callable[[Random], Any],
+        check: Callable[[ScenarioEnd], None] | None,
+        mistakes: Sequence[ScriptError],
+    ) -> None:
+        super().__init__(subject, given)
+        self._check, self._mistakes = check, mistakes
+        self._course = _course_of(subject, given(Random(0)))
+
+    def scenario(self, seed: int) -> Scenario:
+        """See base class. Faults and events come in the whole life of the lifecycle."""
+        return self._course.spread(super().scenario(seed), Random(f"when {seed}"))
+
+    def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
+        """See base class."""
+        world = super().world(one, covered, traced=traced)
+        if self._mistakes:
+            raise self._mistakes[0]
+        if self._check is not None and not world.findings:
+            end = end_of(world, Entity(self.subject.lifecycle, "1", one.restarts))
+            try:
+                self._check(end)
+            except AssertionError as error:
+                world.findings.append(Finding(CHECK_FAILS, f"{str(error) or 'an assert'}; {end}"))
+        return world
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a lifecycle goes without a disturbance.
+
+    Attributes:
+        moments: seconds after the start at which something happens after a long pause; the first is 0.
+        places: how often each place is reached where a fault may come.
+        calls: how often each effect is called, by its first name.
+    """
+
+    moments: Sequence[float] = (0.0,)
+    places: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[str, int] = field(default_factory=dict)
+
+    def spread(self, one: Scenario, random: Random) -> Scenario:
+        """A scenario of the first minutes as one of the whole life. Events stay together, or part."""
+        late = random.choice(self.moments)
+        moments = [late if random.random() < 0.7 else random.choice(self.moments) for _ in one.events]
+        events = [
+            replace(each, at=round(each.at + moment, 3)) for each, moment in zip(one.events, moments, strict=True)
+        ]
+        faults = [
+            replace(each, number=each.number + random.randrange(max(1, self.places.get(each.place, 0) - 8)))
+            for each in one.faults
+        ]
+        calls = {
+            name: ["done"] * random.randrange(max(1, self.calls.get(name, 0))) + script
+            for name, script in one.calls.items()
+        }
+        return replace(one, events=tuple(sorted(events, key=lambda each: each.at)), faults=tuple(faults), calls=calls)
+
+
+def of_lifecycle(
+    lifecycle: type[Lifecycle[Any, Any]],
+    given: Any,
+    other_side: Mapping[Any, Any],
+    messages: Sequence[tuple[str, Any]],
+    once: Sequence[Effect[Any, Any]],
+    check: Callable[[ScenarioEnd], None] | None = None,
+) -> Explorer:
+    """Explores an author's lifecycle; see `explore`.
+
+    Raises:
+        ScriptError: something that is given does not fit the lifecycle.
+    """
+    _check_class(lifecycle)
+    contracts = contracts_of(lifecycle)
+    _check_names(contracts, other_side, once)
+    mistakes: list[ScriptError] = []
+    receipts = {each.identity: _makes(each, other_side[each], mistakes) for each in contracts if each in other_side}
+    makes: Callable[[Random], Any] = given if callable(given) else lambda random: given
+    for each in messages:
+        _check_message(lifecycle, each)
+    try:
+        input_json(lifecycle, makes(Random(0)))
+    except InvalidInput as error:
+        raise ScriptError(f"given: {error}") from None
+    app = App([lifecycle], bodies_of(lifecycle), own_bodies=False)
+    names = frozenset(each.identity for each in once)
+    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
+    return AuthorsExplorer(subject, makes, check, mistakes)
+
+
+class _Timed(World):
+    """Notes when its workflows are entered."""
+
+    def __init__(self, subject: Subject, given: Any) -> None:
+        self.entered_at = [0.0]
+        self.seen = Counter[tuple[str, str]]()
+        super().__init__(subject, Scenario(0, given), self.seen, traced=False)
+
+    def count_activation(self, run: Run) -> None:
+        """See base class."""
+        self.entered_at.append(self.loop.time())
+        super().count_activation(run)
+
+    @property
+    def course(self) -> Course:
+        """How the lifecycle has gone."""
+        pairs = zip(self.entered_at, self.entered_at[1:], strict=False)
+        moments = [0.0, *(after for before, after in pairs if after - before >= PAUSE / 2)]
+        calls = {what.partition(" ")[2]: count for (place, what), count in self.seen.items() if place == "call"}
+        return Course(moments, dict(self._places), calls)
+
+
+def _course_of(subject: Subject, given: Any) -> Course:
+    world = _Timed(subject, given)
+    with quiet():
+        world.play(Entity(subject.lifecycle, "1"))
+    return world.course
+
+
+def _check_class(lifecycle: Any) -> None:
+    if not isinstance(lifecycle, type) or not issubclass(lifecycle, Lifecycle):
+        raise ScriptError(f"{lifecycle!r} is no lifecycle: give a subclass of Lifecycle, and its input after it")
+    if workflow._Definition.from_class(lifecycle) is None:
+        raise ScriptError(f"{lifecycle.__name__} is no workflow: put @workflow.defn(name=...) on it")
+
+
+def _check_names(contracts: Sequence[Contract], other_side: Mapping[Any, Any], once: Sequence[Any]) -> None:
+    declared = ", ".join(map(repr, contracts)) or "none"
+    for each in other_side:
+        if each not in contracts:
+            raise ScriptError(f"other_side: {each!r} is no contract of the lifecycle, which has {declared}")
+        if isinstance(each, Lookup):
+            raise ScriptError(f"other_side: leave out {each!r}, which finds what its effect did")
+    for each in contracts:
+        if each not in other_side and not isinstance(each, Lookup):
+            raise ScriptError(f"other_side has no receipt for {each!r}: give one, or a function of its input")
+    for each in once:
+        if not isinstance(each, Effect) or each not in contracts:
+            raise ScriptError(f"once: {each!r} is no effect of the lifecycle, which has {declared}")
+
+
+def _check_message(lifecycle: type[Lifecycle[Any, Any]], message: Any) -> None:
+    if not isinstance(message, tuple) or len(message) != 2 or not isinstance(message[0], str):
+        raise ScriptError(f"messages: {message!r} is no pair of a name and a payload, such as ('stop', None)")
+    name, payload = message
+    example = to_jsonable_python(payload(1) if callable(payload) else payload)
+    if why := unfit(lifecycle, Message(ordinal=1, id="1", kind="signal", name=name, payload=example)):
+        raise ScriptError(f"messages: {why}")
+
+
+def _makes(contract: Contract, receipt: Any, mistakes: list[ScriptError]) -> Callable[[Any], Any]:
+    """What makes the receipt of a contract from its input; what is wrong with it is added to `mistakes`."""
+    if not callable(receipt):
+        _check_receipt(contract, receipt)
+        return lambda given: receipt
+    if inspect.iscoroutinefunction(receipt):
+        raise ScriptError(f"other_side: the function for {contract!r} is a coroutine: give an ordinary one")
+
+    def make(given: Any) -> Any:
+        try:
+            made = receipt(given)
+            _check_receipt(contract, made)
+        except (NotDone, Refused, InDoubt):
+            raise
+        except ScriptError as error:
+            mistakes.append(error)
+            raise
+        except Exception as error:
+            mistakes.append(ScriptError(f"other_side: the function for {contract!r} raised {error!r}"))
+            raise mistakes[-1] from error
+        return made
+
+    return make
+
+
+def _check_receipt(contract: Contract, receipt: Any) -> None:
+    try:
+        contract.receipt.validate_python(receipt)
+    except ValueError as error:
+        raise ScriptError(f"other_side: {receipt!r} is no receipt of {contract!r}: {error}") from None
