@@ -22,15 +22,22 @@ VERBS = (
 )
 """The acts of an application in a transaction; `nonsense message` = no build has its handler, `orphan` = a message
 whose entity is not there."""
-WAYS = ("", "", "late", "late", "rolled back", "repeatable", "repeatable", "serializable", "later", "far", "beyond")
-"""How: it commits late, rolls back, has an old snapshot, or requests a delivery that is later, at the end of the year
-9999, or beyond that."""
+WAYS = (
+    *("", "", "late", "late", "rolled back", "again", "repeatable", "repeatable", "serializable"),
+    *("later", "far", "beyond"),
+)
+"""How: it commits late, rolls back, is done once more since the reply to its commit was lost, has an old snapshot, or
+requests a delivery that is later, at the end of the year 9999, or beyond that."""
 STARTS = (
-    *("", "", "", "late", "rolled back", "later", "beyond"),
+    *("", "", "", "late", "rolled back", "again", "later", "beyond"),
     *("by name", "by name", "in a nonsense state", "nowhere", "unfit", "unfit"),
 )
 """`unfit` = with an input that no build can read."""
-OUTSIDE = ("Temporal away", "namespace gone", "Temporal loses replies", "kill relay", "start relay")
+OUTSIDE = (
+    *("Temporal away", "namespace gone", "Temporal loses replies", "kill relay", "start relay"),
+    *("sessions lost", "PostgreSQL restarts"),
+)
+"""`sessions lost` = PostgreSQL ends all sessions that somebody has: it rolls back what they have not committed."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ _TAKE_AWAY = (
     "delete from perdure.entity where lifecycle = $1 and id = $2",
     "delete from perdure.outbox where lifecycle = $1 and id = $2 and kind = 'start'",
 )
-_WAYS_OF_STEP = ("", "", "", "late", "late", "rolled back", "repeatable", "serializable")
+_WAYS_OF_STEP = ("", "", "late", "late", "rolled back", "again", "repeatable", "serializable")
 _TRIES = 40
 _LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _PAST_THE_CLIENT = {
@@ -245,16 +246,19 @@ class Applications:
             try:
                 await self._world.database.arrives()
                 async with self._world.database.sessions.lent() as session:
-                    return await self._try(session, act, work, committed)
+                    committed_now = await self._try(session, act, work, committed)
+                if act.how != "again":
+                    return committed_now
+                act = replace(act, how="")
             except _REFUSED:
                 self._world.cover(f"refused: {act.what}", act.how)
                 return False
-            except (asyncpg.LockNotAvailableError, OSError):
+            except (asyncpg.LockNotAvailableError, asyncpg.InterfaceError, OSError):
                 await asyncio.sleep(1.0)
             except asyncpg.SerializationError:
                 self._world.cover("transaction", "serialization failure")
                 await asyncio.sleep(0.1)
-                act = Act(act.at, act.what, act.entity, "", act.seconds) if act.how in _ISOLATION else act
+                act = replace(act, how="") if act.how in _ISOLATION else act
         return False
 
     async def _try(

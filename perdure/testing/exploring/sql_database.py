@@ -122,8 +122,8 @@ class SqlDatabase:
                     )
                     self.world.cover("locked", "")
                     await asyncio.sleep(until - self.world.loop.time())
-            except asyncpg.PostgresError:
-                return  # another session holds it
+            except (asyncpg.PostgresError, asyncpg.InterfaceError):
+                return  # another session holds it, or this one is lost
 
     def close(self) -> None:
         """Close the sessions that somebody still has."""

@@ -33,6 +33,8 @@ _SETTINGS = BOUNDS | {
 }
 _WAITED = 0.25
 """Virtual seconds after which a statement gives up waiting for a lock of another session."""
+_END = "select pg_terminate_backend(pid, 60000) from unnest($1::int[]) pid"
+"""It returns when they are gone."""
 _SESSIONS = 8
 """Sessions that a scenario finds open."""
 _ENDS = ("COMMIT", "ROLLBACK")
@@ -292,6 +294,14 @@ class Postgres:
         """Rows of a query of the simulation's own."""
         async with self.lent() as session:
             return await session.fetch(query, *args)
+
+    async def end_sessions(self) -> None:
+        """PostgreSQL ends all that somebody has, and rolls their transactions back."""
+        lost = [each for each in self._lent if not each.is_closed()]
+        async with self.lent() as session:
+            await session.fetch(_END, [each.get_server_pid() for each in lost])
+        for each in lost:
+            each.terminate()
 
     def take_back(self) -> None:
         """A scenario is over: close those that somebody still has."""

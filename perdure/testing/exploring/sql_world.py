@@ -156,6 +156,11 @@ class SqlWorld(World):
             case "kill relay":
                 if alive := self.relay.alive:
                     self.random.choice(alive).kill()
+            case "sessions lost":
+                self.relay.keep(self._postgres.end_sessions())
+            case "PostgreSQL restarts":
+                self.database.away_until = max(self.database.away_until, until)
+                self.relay.keep(self._postgres.end_sessions())
             case "start relay":
                 self.relay.start_one(act.entity)
             case _:
