@@ -8,7 +8,7 @@ with gap as (
         select coalesce(max(m.ordinal), 0) as ordinal from perdure.message m
         where m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation
     ) last
-    where e.epoch < perdure.epoch() and e.left_to is null
+    where e.left_to is null
     on conflict do nothing
 )
-select count(perdure.deliver_again(e.lifecycle, e.id)) from perdure.entity e where e.epoch < perdure.epoch() and e.left_to is null
+select count(perdure.deliver_again(e.lifecycle, e.id)) from perdure.entity e where e.left_to is null

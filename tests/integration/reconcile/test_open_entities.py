@@ -13,7 +13,10 @@ import pytest
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
 from perdure._reconcile.entities import open_entities
+from perdure._wire.names import MIRROR
+from tests.apps.contracts import Booking
 from tests.apps.failing import app, other_app
+from tests.deadline import in_time
 from tests.integration.reconcile.reconciling import (
     OLD_ENOUGH,
     Reconciling,
@@ -30,6 +33,11 @@ from tests.world import World
 pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
 
 FOUND_BY_NO_LIST = ('a"b', "a\\b")
+REJECT = """
+    with gone as (delete from perdure.outbox where id = $1 returning *)
+    insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
+    select seq, lifecycle, id, generation, kind, body, 'a test' from gone
+"""
 ODD_IDS = ("o'neil", *FOUND_BY_NO_LIST, "a,b", "100%", "ü (x)/y")
 
 
@@ -126,6 +134,20 @@ async def test_code_that_can_not_follow_an_open_history_is_found_before_its_enti
     assert "Nondeterminism" in (await reconciliation.found("failing"))[0][1]
 
 
+async def test_the_end_of_a_run_that_left_for_a_restart_is_no_final_state_once_that_is_undone(
+    world: World, reconciliation: Reconciling
+) -> None:
+    await begun(world, "staying/a")
+    await world.db.execute("update perdure.ident set generation = 1")
+    await world.handle("staying", "a").signal(MIRROR, "a test")
+    await in_time(world.handle("staying", "a").result())
+    await world.db.execute("update perdure.ident set generation = 0")  # as a restore does
+    await reconciliation.open_entities()
+    [(_, what, mended)] = await reconciliation.found("unfinished")
+    assert (what, mended) == ("its workflow has ended in 'in', which is not final today", False)
+    assert not (await world.client.status("staying", "a")).final
+
+
 async def test_what_ends_again_and_again_is_started_again_once(world: World, reconciliation: Reconciling) -> None:
     await begun(world, "stubborn/a")
     await terminated(world, "stubborn", "a", "once")
@@ -187,6 +209,14 @@ async def test_what_is_healthy_or_young_is_left_alone(world: World, reconciliati
     await reconciliation.open_entities(grace=600)
     assert await world.db.fetchval("select count(*) from perdure.finding") == 0
     assert await all_written(world) == before
+
+
+async def test_a_start_that_is_on_its_way_or_was_rejected_has_lost_no_workflow(world: World) -> None:
+    for each in ("on its way", "rejected"):
+        await world.client.start("staying", each, Booking())
+    await world.db.execute(REJECT, "rejected")
+    async with reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        assert await open_entities(await reconciliation.context()) == 0
 
 
 async def test_a_copy_leaves_its_originals_entities_alone(world: World, reconciliation: Reconciling) -> None:

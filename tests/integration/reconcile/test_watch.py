@@ -77,22 +77,52 @@ async def test_a_workflow_whose_memo_can_not_be_read_is_treated_beside_the_other
     await world.db.execute("delete from perdure.outbox")
     attention = "select count(*) = 2 from perdure.entity where attention like 'its workflow was terminated%'"
     await world.until(partial(is_there, world, attention), "both want a person")
+    await world.db.execute("delete from perdure.finding")
+    await looked(world)
+    assert await world.db.fetch("select * from perdure.finding") == [], "who needs a person is not looked at again"
 
 
 @pytest.mark.usefixtures("everything_is_old")
-async def test_a_workflow_of_a_restart_that_a_restore_undid_says_nothing_of_the_generation_before(world: World) -> None:
-    await closed(world, "undone", {CARRIED: Carried(generation=1)})
-    await closed(world, "a", {CARRIED: Carried()})
+async def test_each_workflow_is_compared_with_the_generation_that_it_was_started_for(world: World) -> None:
+    await closed(world, "outside, before", None, started=False)
+    await world.client.start("staying", "outside, before", Booking())
+    await closed(world, "restarted", {CARRIED: Carried()})
+    await closed(world, "undone by a restore", {CARRIED: Carried(generation=1)})
+    await closed(world, "same", {CARRIED: Carried()})
     await world.db.execute("delete from perdure.outbox")
+    await closed(world, "on its way", {CARRIED: Carried()})
+    for table in ("ident", "entity"):
+        await world.db.execute(f"update perdure.{table} set generation = 1 where id = 'restarted'")
     attention = "select count(*) > 0 from perdure.entity where attention is not null"
     await world.until(partial(is_there, world, attention), "one wants a person")
+    await looked(world)
+    found = {row["id"]: row["kind"] for row in await world.db.fetch("select kind, id from perdure.finding")}
+    assert found == {"outside, before": "vanished", "restarted": "vanished", "same": "ended"}
+
+
+async def test_what_was_written_a_moment_ago_may_not_be_listed_yet_and_what_closed_before_may_be_listed_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure._reconcile.watch._YOUNG", timedelta(hours=1))
+    await world.client.start("staying", "young", Booking())
+    await closed(world, "closed", None)
+    await world.db.execute("delete from perdure.outbox")
+    await world.db.execute("update perdure.watch set closed_since = clock_timestamp()")
+    attention = "select attention from perdure.entity where id = 'closed'"
+    await world.until(partial(is_there, world, attention), "it wants a person")
+    assert [row["id"] for row in await world.db.fetch("select id from perdure.finding")] == ["closed"]
+
+
+async def looked(world: World) -> None:
+    """One whole turn of the watch."""
+    await world.db.execute("update perdure.watch set looked_at = null")
     await watch_of(world).once()
-    assert [row["id"] for row in await world.db.fetch("select id from perdure.finding")] == ["a"]
 
 
-async def closed(world: World, entity_id: str, memo: dict[str, Any] | None) -> None:
+async def closed(world: World, entity_id: str, memo: dict[str, Any] | None, *, started: bool = True) -> None:
     """Start an entity, and a workflow of it that is terminated."""
-    await world.client.start("staying", entity_id, Booking())
+    if started:
+        await world.client.start("staying", entity_id, Booking())
     await world.temporal_client.start_workflow(
         "staying", id=f"{world.scope}:staying/{entity_id}", task_queue="nobody listens here", memo=memo
     )

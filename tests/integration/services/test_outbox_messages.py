@@ -22,6 +22,7 @@ from temporalio.service import RetryConfig
 from perdure._services.pace import BATCH
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
+from perdure._wire.carried import CARRIED, Carried
 from perdure.errors import TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -267,6 +268,8 @@ async def test_a_start_for_later_comes_in_time_and_a_more_urgent_one_first(world
         await world.until(lambda: _all_delivered(world), "all delivered")
         await relay.stop()
     assert await _started(world, "later") >= soon
+    given = await (await world.handle(KIND, "later").describe()).memo_value(CARRIED, type_hint=Carried)
+    assert given.started_at == soon, "its time has not passed before it begins"
     urgent = await _started(world, "urgent")
     ordinary = [await _started(world, f"p5-{number}") for number in (51, 60)]
     assert urgent < min(ordinary)  # they did not go in the same batch

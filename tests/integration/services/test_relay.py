@@ -83,11 +83,18 @@ async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World
 
 
 async def test_what_the_input_was_reaches_the_lifecycle_as_it_was_committed(world: World) -> None:
+    newer = """select perdure.start('lookup', 'newer', '{"what": "this", "only newer workers have it": 1}')"""
+    await world.db.execute(newer)
     async with world.worker(app):
         await world.client.start(LookupBooking, "a", Booking(what="späť ✓", seconds=60.5))
-        await world.ended("lookup", "a")
-    stored = await world.db.fetchval("select input from perdure.finished")
+        for each in ("a", "newer"):
+            await world.ended("lookup", each)
+    stored = await world.db.fetchval("select input from perdure.finished where id = 'a'")
     assert json.loads(stored) == {"what": "späť ✓", "seconds": 60.5}
+    begun = (
+        (await world.handle("lookup", "newer").fetch_history()).events[0].workflow_execution_started_event_attributes
+    )
+    assert json.loads(begun.input.payloads[0].data)["only newer workers have it"] == 1
 
 
 async def _finished(world: World, count: int) -> bool:

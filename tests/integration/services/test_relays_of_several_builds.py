@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+import asyncpg
 import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import App, Lifecycle
+from perdure._reconcile.recovery.recovery import recover
 from perdure._services.pace import BATCH
 from perdure._services.presence import PATIENCE
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
+from perdure.contracts.sizes import LARGEST
 from perdure.logs import FIELDS
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -80,7 +84,23 @@ class WordedTalk(Lifecycle[Wider, Assent]):
         """Hear a word."""
 
 
+class Large(BaseModel):
+    """More than Temporal takes."""
+
+    text: str = "x" * LARGEST
+
+
+class LargeTalk(Lifecycle[Large, Assent]):
+    """Needs much."""
+
+    @workflow.run
+    async def run(self, given: Large) -> None:
+        """Wait."""
+        await self.wait_for(lambda: False)
+
+
 OLDER = App([workflow.defn(name="talk")(Talk)], [])
+LARGE = App([workflow.defn(name="talk")(LargeTalk)], [])
 WORDED = App([workflow.defn(name="talk")(WordedTalk)], [])
 NEWER = App([workflow.defn(name="talk")(NewerTalk), Nod], [])
 Relays: TypeAlias = Callable[[App], Relay]
@@ -213,10 +233,14 @@ async def test_what_no_relay_knows_waits_and_holds_up_nothing_before_it(
     ]
     assert await world.db.fetchval("select sum(tries) from perdure.outbox") == 0
 
+    reject = "select sum(perdure.reject_unknown('0', $1, id)) from perdure.ident where lifecycle = $1"
+    other = await asyncpg.connect(world.dsn)
+    async with other.transaction():
+        await other.execute("select pg_advisory_xact_lock(hashtextextended('talk/a', x'70657264'::bigint))")
+        assert await world.db.fetchval(reject, "talk") == 0, "a relay delivers to it now"
+    await other.close()
     for name in ("unheard-of", "talk"):
-        await world.db.execute(
-            "select perdure.reject_unknown('0', $1, id) from perdure.ident where lifecycle = $1", name
-        )
+        await world.db.execute(reject, name)
     await quiet([relay])
     assert await waiting(world) == []
     assert len(await rejected(world)) == BATCH + 1
@@ -282,6 +306,40 @@ async def test_what_all_that_are_left_have_declined_is_looked_at_again(world: Wo
     older.presence.looked_at = older.presence.noted_at = float("-inf")
     await quiet([older])
     assert [entity_id for entity_id, _ in await rejected(world)] == ["a"]
+
+
+async def test_what_two_recover_at_once_beside_a_relay_of_an_older_build_goes_on_once(
+    world: World, relays: Relays
+) -> None:
+    ids = [str(number) for number in range(20)]
+    for each in ids:
+        await world.db.execute(START, "talk", each, '{"times": "often"}')
+        await world.db.execute(SIGNAL, each, "add", '"one"')
+    newer = relays(NEWER)
+    await quiet([newer])
+    world.config = world.config.model_copy(update={"scope": f"{world.scope}-anew"})  # in which Temporal has nothing
+    older, newer, world.scope = relays(OLDER), relays(NEWER), f"{world.scope}-anew"
+    await seen(older, newer)
+    async with running(older):
+        both = await asyncio.gather(
+            *(recover(newer._pool, world.temporal_client, world.scope, by=by, why="lost") for by in ("ann", "bob"))
+        )
+        for each in ids:
+            await world.db.execute(SIGNAL, each, "answer", None)
+        async with running(newer):
+            await world.until(lambda: empty(world), "all delivered")
+    assert (sum(each.started for each in both), await rejected(world)) == (len(ids), [])
+    for each in ids:
+        history = await world.handle("talk", each).fetch_history()
+        signals = [event for event in history.events if event.HasField("workflow_execution_signaled_event_attributes")]
+        assert len(signals) == 2
+
+
+async def test_an_input_that_is_too_large_with_its_defaults_is_rejected(world: World, relays: Relays) -> None:
+    await world.db.execute(START, "talk", "a", "{}")
+    await quiet([relays(LARGE)])
+    [(_, reason)] = await rejected(world)
+    assert f"Temporal accepts {LARGEST}" in reason
 
 
 async def test_what_waits_behind_a_declined_row_is_read_by_every_relay_when_that_is_delivered(

@@ -17,6 +17,7 @@ from perdure._services.line import LONGEST_LINE
 from perdure._services.pace import BATCH
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
+from perdure.contracts.sizes import LARGEST
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
@@ -125,8 +126,9 @@ async def test_messages_for_many_starts_that_wait_hold_up_nobody_else(world: Wor
 
 
 async def test_messages_behind_a_rejected_start_are_not_tried_meanwhile(world: World, relay: Relay) -> None:
-    await world.db.execute("select perdure.start('listener', 'odd', '{\"numbers\": \"none\"}')")
-    await world.db.execute(SIGNAL, "odd")
+    await world.db.execute(START, "large")
+    await world.db.execute(f"update perdure.entity set input = to_jsonb(repeat('x', {LARGEST}))")
+    await world.db.execute(SIGNAL, "large")
 
     async def rejected() -> bool:
         await relay.once()
@@ -279,7 +281,7 @@ async def test_a_long_line_is_committed_in_parts(world: World, relay: Relay, mon
 
 
 class Busy(Interceptor):
-    """A Temporal that can't accept one workflow now."""
+    """A Temporal that can't accept one workflow now, and one never."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         """See base class."""
@@ -288,6 +290,8 @@ class Busy(Interceptor):
             async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
                 if input.id.endswith("/busy"):
                     raise RPCError("busy", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+                if input.id.endswith("/refused"):
+                    raise RPCError("unfit", RPCStatusCode.INVALID_ARGUMENT, b"")
                 return await super().start_workflow(input)
 
         return Outbound(next)
@@ -301,10 +305,13 @@ async def test_a_row_that_temporal_can_not_accept_now_slows_down_no_other(world:
         await world.db.execute(START, "busy")
         await world.db.execute(SIGNAL, "busy")
         await relay.once()  # the message gets its place
-        await world.db.execute(START, "good")
+        for each in ("good", "refused"):
+            await world.db.execute(START, each)
         await relay.once()  # raises nothing, as it does while Temporal accepts no row
         assert relay.pace.window == BATCH
         assert await world.db.fetchval("select count(distinct not_before) from perdure.outbox") == 1, "all of it waits"
+        refused = await world.db.fetch("select id, reason from perdure.rejected")
+        assert [tuple(row) for row in refused] == [("refused", "Temporal refuses it: unfit")]
         await world.db.execute("update perdure.outbox set not_before = now() + interval '1 day'")
         await world.db.execute("select perdure.cancel('listener', 'busy', 'ann')")
         while await relay.once():

@@ -13,21 +13,27 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, RegisterNamespaceRequest
-from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.client import (
+    Client,
+    DescribeWorkflowInput,
+    Interceptor,
+    OutboundInterceptor,
+    WorkflowExecutionDescription,
+)
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.recovery.recovery import Recovered, recover
-from perdure._reconcile.recovery.temporal import why_lost
+from perdure._reconcile.recovery.temporal import rebind, why_lost
 from perdure._services.ownership.exchange import Exchange
 from perdure._services.ownership.keeper import keeper_id
 from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts.outcomes import EffectStatus
-from perdure.errors import NotNow
+from perdure.errors import NotNow, TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.lasting import KeptSale, Sale, app
-from tests.deadline import in_time
+from tests.deadline import DEADLINE, in_time
 from tests.world import World
 
 DAY = Duration(seconds=86_400)
@@ -320,6 +326,28 @@ async def test_two_that_recover_at_once_start_each_once(world: World) -> None:
     assert await world.db.fetchval("select count(*) from perdure.outbox where kind = 'start'") == 10
 
 
+class Away(Interceptor):
+    """A Temporal that does not answer."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """See base class."""
+
+        class Outbound(OutboundInterceptor):
+            async def describe_workflow(self, input: DescribeWorkflowInput) -> WorkflowExecutionDescription:
+                raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+
+        return Outbound(next)
+
+
+async def test_while_temporal_does_not_answer_nothing_counts_as_gone(world: World) -> None:
+    await start(world, "a")
+    await world.db.execute("delete from perdure.outbox")
+    client = Client(**(world.temporal_client.config() | {"interceptors": [Away()]}))
+    with pytest.raises(TemporalUnavailable, match="does not answer whether sale/a runs"):
+        await recover(world.client._pool, client, world.scope, by="ann", why="lost")
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
 async def test_one_that_somebody_holds_keeps_no_other_from_going_on(world: World) -> None:
     ids = [str(number) for number in range(5)]
     for each in ids:
@@ -347,6 +375,14 @@ async def test_a_start_that_was_rejected_is_not_delivered_again_in_a_new_epoch(w
     assert [row["id"] for row in await world.db.fetch("select id from perdure.outbox")] == ["open"]
 
 
+async def test_what_a_copy_leaves_to_its_original_is_not_started_again(world: World) -> None:
+    await start(world, "a")
+    await world.db.execute("delete from perdure.outbox")
+    await world.db.execute("update perdure.entity set left_to = 'the original'")
+    assert await recovered(world) == Recovered()
+    assert await world.db.fetchval("select perdure.start_again('sale', 'a', 0, 0, 'ann', 'lost')") is False
+
+
 async def test_messages_that_no_run_may_have_processed_are_delivered_again_once(world: World) -> None:
     await start(world, "a")
     for each in MESSAGES:
@@ -371,19 +407,25 @@ async def test_one_that_was_ended_before_it_wrote_anything_is_started_all_the_sa
         KeptSale.run, Sale(), id=f"{world.scope}:sale/a", task_queue="nobody listens here"
     )
     await handle.terminate()
+    assert await recovered(world) == Recovered(open=1, ended=1), "it is left to the reconciliation"
     assert await world.db.fetchval("select perdure.start_again('sale', 'a', 0, 0, 'ann', 'it was terminated')")
     async with world.worker(app):
         await world.is_in("sale", "a", "reserved")
 
 
-async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(world: World, database: str) -> None:
+async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(
+    world: World, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure._services.ownership.exchange._RPC", timedelta(seconds=DEADLINE))
     async with world.worker(app):
         await start(world, "a")
         await world.is_in("sale", "a", "reserved")
     await world.temporal_client.workflow_service.register_namespace(
         RegisterNamespaceRequest(namespace=database, workflow_execution_retention_period=DAY)
     )
-    other = Exchange(await Client.connect(world.temporal.address, namespace=database), world.config)
+    converter = world.temporal_client.data_converter
+    client = await Client.connect(world.temporal.address, namespace=database, data_converter=converter)
+    other = Exchange(client, world.config)
     with pytest.raises(NotNow, match=r"answered . s ago: correct TEMPORAL_ADDRESS"):
         await why_lost(world.db, other)
     assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None
@@ -391,6 +433,26 @@ async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(worl
     assert f"here '{database}' is" in str(await why_lost(world.db, other))
     await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).terminate()
     assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None, "a worker starts it again"
+    await rebound_while_a_worker_exchanges_the_mark(world, other)
+
+
+async def rebound_while_a_worker_exchanges_the_mark(world: World, other: Exchange) -> None:
+    """The last mark counts, and nothing that was ordered before is in doubt."""
+    worker = await asyncpg.connect(world.dsn)
+    exchanging = worker.transaction()
+    await exchanging.start()
+    await worker.execute("update perdure.database set mark = 'the last one'")
+    binding = asyncio.create_task(rebind(world.db, other, print))
+    waits = f"select cardinality(pg_blocking_pids({world.db.get_server_pid()})) > 0"
+    watcher = await asyncpg.connect(world.dsn)
+    await world.until(lambda: watcher.fetchval(waits), "it waits for the mark")
+    await exchanging.commit()
+    await in_time(binding)
+    row = await watcher.fetchrow("select namespace, epoch from perdure.database")
+    assert row is not None
+    assert tuple(row) == (other.namespace, 0)
+    for each in (worker, watcher):
+        await each.close()
 
 
 async def test_the_input_that_todays_code_can_not_read_is_said_by_the_run(world: World) -> None:
