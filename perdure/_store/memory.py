@@ -130,9 +130,11 @@ class MemoryStore:
         """The effects that the entity must not end with, by key."""
         if not move.final or move.handled_doubts is None:
             return None
-        own = Key.of(Entity(write.lifecycle, write.id, write.generation), "")
-        doubts = (key for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own))
-        return {key: view for key in doubts if key not in move.handled_doubts and (view := self.effect(key))} or None
+        own, handled = Key.of(Entity(write.lifecycle, write.id, write.generation), ""), move.handled_doubts
+        doubts = {key: each.view for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own)}
+        # A later run may have attempted it again.
+        left = [key for key, view in doubts.items() if key not in handled or view.version > write.version]
+        return {key: view for key in left if (view := self.effect(key))} or None
 
     def moves(self, lifecycle: str, entity_id: str) -> list[Move]:
         """All transitions of an entity, oldest first."""

@@ -150,6 +150,7 @@ class RunState:
         goes_round: whether `run` catches up, and has come to the present state, which is in a cycle. It may still be
             rounds behind: only an effect or a wait shows that it has reached the place of the previous run.
         moved: whether this run has done more than catch up.
+        arrivals: how often a branch has shown that the run has caught up.
         effects: the effects of the run.
         requests: the requests of people.
         standstill: whether the run stands still.
@@ -188,6 +189,7 @@ class RunState:
         self._continues = self.catching_up
         self.goes_round = False
         self.moved = False
+        self.arrivals = 0
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
         self.standstill = Standstill()
@@ -303,6 +305,11 @@ class RunState:
     def arrived(self) -> None:
         """Note that the run has reached the place of the previous run."""
         self.catching_up = False
+        self.arrivals += 1
+
+    def catch_up_again(self) -> None:
+        """Note that the run has not reached that place after all."""
+        self.catching_up = True
 
     def step_towards(self, state: str) -> None:
         """Note that `run` enters `state` while it catches up."""

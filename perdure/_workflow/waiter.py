@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import NoReturn
 
@@ -97,8 +99,7 @@ class Waiter:
         if left == 0.0 or condition():  # a wait that ends at once may come before the place of the previous run
             in_time = await self.pause(left, condition)
         else:
-            self._run.arrived()
-            with ahead_unless_withdrawn():
+            with self._arrival():
                 in_time = await self.pause(left, condition)
         if not in_time and until is not None:
             passed(until)
@@ -108,7 +109,6 @@ class Waiter:
         """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
         asked = self._run.requests
         asked.await_retry(anew=not self._run.catching_up)
-        self._run.arrived()
         request: OperatorRequest | None = None
 
         def is_requested() -> bool:
@@ -117,13 +117,29 @@ class Waiter:
             return request is not None
 
         try:
-            with ahead_unless_withdrawn():
+            with self._arrival():
                 await self.pause(None, is_requested)
         finally:
             asked.stop_awaiting_retry()
         assert request is not None
         self._run.effects.retry_begins()
         return request
+
+    @contextmanager
+    def _arrival(self) -> Iterator[None]:
+        """Surround a wait that shows that the run has caught up, unless the author's code withdraws it at once. A
+        time-out that was over in the previous run is over when this run comes to it."""
+        run, info = self._run, workflow.info()
+        behind, task = run.catching_up, info.get_current_history_length()
+        run.arrived()
+        arrivals = run.arrivals
+        try:
+            with ahead_unless_withdrawn():
+                yield
+        except asyncio.CancelledError:
+            if behind and task == info.get_current_history_length() and arrivals == run.arrivals:
+                run.catch_up_again()
+            raise
 
     async def quiet(self, holds: Callable[[], bool]) -> None:
         """Return at a moment when `holds()` is true, and code that runs at the same moment has not changed that."""

@@ -71,6 +71,13 @@ async def test_an_entity_ends_while_an_effect_is_in_doubt_that_its_author_was_to
     assert (answer.gate, answer.state) == (Gate.OPEN, "expired")
 
 
+async def test_an_end_that_was_ordered_before_a_newer_attempt_waits_for_it(either: Store) -> None:
+    await stands(either, EffectStatus.NOT_DONE)
+    assert (await say(either, a_begin("a", 3, "t3"))).verdict is Verdict.FRESH
+    answer = await say(either, a_write("a", 2, Move(state="done", final=True, handled_doubts=[a_key("a")])))
+    assert (answer.gate, list(answer.unsettled or {})) == (Gate.UNSETTLED, [a_key("a")])
+
+
 async def test_a_doubt_of_another_entity_keeps_none_from_its_end(either: Store) -> None:
     await say(either, a_begin("b", 1))
     await say(either, a_write("a", 1, Move(state="doing")))

@@ -66,7 +66,7 @@ begin
     if moves and (m->>'final')::boolean and jsonb_typeof(m->'handled_doubts') = 'array' then
         select jsonb_object_agg(x.key, perdure.effect_view(x.key)) into unsettled from perdure.effect x
             where x.lifecycle = l and x.id = e and x.generation = i.generation and x.status in ('attempting', 'in_doubt')
-                and not m->'handled_doubts' ? x.key;
+                and not (m->'handled_doubts' ? x.key and x.version <= wanted); -- a later run may have attempted it again
         if unsettled is not null then
             gate := 'unsettled';
             moves := false;
