@@ -5,8 +5,8 @@ task's latest attempt. The last wait that the code has passed bounds the time of
 by an event of the history, and no attempt of a task passes a wait before its event. Inline calls are no such bound: a
 lost attempt may have continued at once at a call where the attempt that counts had to wait.
 
-The delivery time of a message is not known here. A call right after a message counts from the present attempt of the
-task.
+A timer's time is known. Other events, such as a message, have no time here, but came after the workflow task before.
+After a restore, each open run has such a task, since all of them are delivered again.
 """
 
 from __future__ import annotations

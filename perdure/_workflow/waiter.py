@@ -41,6 +41,10 @@ class Waiter:
         """Length of the history at the begin of this run's first wait."""
         self._updated_at: int | None = None
         """Length of the history at the last update."""
+        self._task = 0
+        """Length of the history at the begin of the present workflow task."""
+        self._looked = self._before = workflow.info().workflow_start_time
+        """A time in the present workflow task, and one in a task before it."""
 
     async def pause(
         self,
@@ -85,10 +89,10 @@ class Waiter:
             run.has_moved()
         if not in_time:
             return False
-        passed(workflow.now())
         is_so = wake()
         if is_so or run.requests.cancel is not None:
             await self._until_recorded()
+        passed(self._before)
         if not is_so:
             self._check_leave(cancellable)
         return True
@@ -165,9 +169,16 @@ class Waiter:
         The conditions of waits are evaluated for a refused update as well, of which the history holds nothing. If they
         looked by themselves, a replay could find it to be time at another place.
         """
+        self._note_task()
         if not self._due:
             info = workflow.info()
             self._due = (info.is_continue_as_new_suggested() and self._has_moved()) or self._leaves_its_build(info)
+
+    def _note_task(self) -> None:
+        task = workflow.info().get_current_history_length()
+        if task != self._task:
+            self._task, self._before = task, self._looked
+        self._looked = workflow.now()
 
     async def _until_recorded(self) -> None:
         """Wait until the last update is in the history, before its request is executed. If its workflow task were lost
@@ -176,6 +187,7 @@ class Waiter:
             if not workflow.patched(RECORDED_FIRST):
                 return
             await workflow.sleep(0.001, summary="the update is on record")
+            self._note_task()
 
     def overtaken(self, reason: Overtaken) -> None:
         """Note that the entity is over in the database. The next wait raises `reason`."""
