@@ -203,6 +203,12 @@ class Statements:
         if self._clock is None:
             self._clock = await self.connect(url, asyncpg.Connection)
 
+    async def end(self, sessions: Sequence[int]) -> None:
+        """PostgreSQL ends sessions, by their processes: afterwards none of them has a lock."""
+        clock = self._clock
+        assert clock is not None
+        await self.run(lambda: clock.fetch(_END, sessions))
+
     def close(self) -> None:
         """Close that session."""
         if self._clock is not None:
@@ -263,11 +269,15 @@ class Postgres:
         self._kind = type("VirtualSession", (VirtualSession,), {"statements": self.statements})
         self._free: list[VirtualSession] = []
         self._lent: list[VirtualSession] = []
+        self._left: list[int] = []
+        """Processes of sessions that were closed at the end of a scenario, and may still have a lock."""
 
     async def open(self) -> None:
         """A scenario begins. It finds the same number of open sessions each time: while one is opened, everybody else
         goes on, which would change the order of events."""
         await self.statements.open(self._url)
+        await self.statements.end(self._left)
+        self._left.clear()
         while len(self._free) > _SESSIONS:
             self._free.pop().terminate()
         while len(self._free) < _SESSIONS:
@@ -286,7 +296,7 @@ class Postgres:
             if session.is_closed():
                 pass
             elif session.is_in_transaction():
-                session.terminate()
+                await self._end([session])
             else:
                 self._free.append(session)
 
@@ -297,16 +307,14 @@ class Postgres:
 
     async def end_sessions(self) -> None:
         """PostgreSQL ends all that somebody has, and rolls their transactions back."""
-        lost = [each for each in self._lent if not each.is_closed()]
-        async with self.lent() as session:
-            await session.fetch(_END, [each.get_server_pid() for each in lost])
-        for each in lost:
-            each.terminate()
+        await self._end([each for each in self._lent if not each.is_closed()])
 
     def take_back(self) -> None:
         """A scenario is over: close those that somebody still has."""
         for session in self._lent:
-            session.terminate()
+            if not session.is_closed():
+                self._left.append(session.get_server_pid())
+                session.terminate()
         self._lent.clear()
 
     def close(self) -> None:
@@ -318,6 +326,11 @@ class Postgres:
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
         self.loop.close()
+
+    async def _end(self, sessions: Sequence[VirtualSession]) -> None:
+        await self.statements.end([each.get_server_pid() for each in sessions])
+        for each in sessions:
+            each.terminate()
 
     async def _new(self) -> VirtualSession:
         return cast(VirtualSession, await self.statements.connect(self._url, self._kind))
