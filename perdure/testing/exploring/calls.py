@@ -39,8 +39,9 @@ class Calls:
         here: Callable[[], Awaitable[None]],
     ) -> None:
         self._loop, self._functions, self._enter, self._here = loop, functions, enter, here
-        self._contexts: set[ActivityContext] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # In the order in which they began; that of a set depends on addresses in memory, and differs in each process.
+        self._contexts: dict[ActivityContext, None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._stopped = False
 
     def begin(
@@ -67,9 +68,8 @@ class Calls:
         context.run(self._enter)
         context.run(about.enter)
         task = self._loop.create_task(self._play(*known, call, about, ended), context=context)
-        self._contexts.add(about)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._contexts[about] = self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def stop(self) -> None:
         """Note a request to stop the worker."""
@@ -102,7 +102,7 @@ class Calls:
         else:
             end = Completed(value)
         finally:
-            self._contexts.discard(about)
+            self._contexts.pop(about, None)
         ended(end)
 
 

@@ -23,7 +23,8 @@ from tests.apps.magazines import Magazine, Reader, charge_month, say_goodbye
 from tests.apps.orders import CHARGE, GREET, Charge, Greeting, Hasty, Order, OrderLifecycle, Stage, Unkept
 from workflows.comments.comment_notification import CommentNotification
 
-SEEDS = range(40)
+SEEDS = (*range(40), 672)
+"""In the last one, a worker that performs two activities is stopped."""
 ORDER = Order(number=1)
 RECEIPT = {CHARGE: Charge(id="ch_1")}
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
