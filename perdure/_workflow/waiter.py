@@ -120,8 +120,11 @@ class Waiter:
             request = request or asked.retry
             return request is not None
 
+        granted = self._run.catching_up and asked.retry is not None
         try:
             with self._arrival():
+                if granted:
+                    await asyncio.sleep(0)  # a time-out around this wait may be over: the retry is for a later one
                 await self.pause(None, is_requested)
         finally:
             asked.stop_awaiting_retry()
