@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 """Seconds after which a test gives up waiting for something that should come."""
 
 

@@ -173,7 +173,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             self.health.watch([keeper])
             async with exchange.answering(keeper):
                 ownership = Ownership(pool, exchange, self._services.nudge)
-                await ownership.claim()
+                await patiently(ownership.claim)
                 async with self._lifespan() as self._resources:
                     await self._run_services(pool, columns, worker, ownership)
                     async with self._reconciling(pool, worker):

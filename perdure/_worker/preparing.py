@@ -20,7 +20,8 @@ from perdure.logs import log_event
 
 log = logging.getLogger("perdure.store")
 
-_BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, TimeoutError)
+# A connection that is dropped because no answer came ends the transaction that was open by an InterfaceError.
+_BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, asyncpg.InterfaceError, TimeoutError)
 _PATIENCE = 30.0
 _SUPERUSER = "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
 

@@ -110,7 +110,7 @@ class ServiceProcess:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(exchange.answering(keeper))
             ownership = Ownership(pool, exchange, services.nudge)
-            await ownership.claim()
+            await patiently(ownership.claim)
             stack.push_async_callback(services.stop)
             await services.start(ownership, *self._services(pool, client))
             self._health.watch([keeper, *services.pulses])

@@ -25,7 +25,7 @@ from tests.deadline import DEADLINE
 from tests.mail_secret import token_of
 from workflows.comments.comment_notification import CommentNotification
 
-PATIENCE = 5 * DEADLINE
+PATIENCE = 2 * DEADLINE
 """Seconds for a case, of which eight run at once."""
 
 

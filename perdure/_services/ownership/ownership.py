@@ -30,7 +30,7 @@ log = logging.getLogger("perdure.ownership")
 
 NOT_VERIFIED = "not verified"
 """The result of `perdure.database_problem` until the mark was exchanged."""
-_AT_START = 15.0
+_AT_START = 30.0
 """Seconds that a starting worker waits for Temporal's answer."""
 _LOG_AGAIN = 60.0
 

@@ -7,7 +7,11 @@ import asyncio
 import asyncpg
 import pytest
 
+from perdure._store import connecting
+from perdure._store.connecting import open_pool
+from perdure._worker.preparing import patiently
 from perdure.errors import PerdureError
+from perdure.testing.proxy import proxied
 from tests.apps.straight import app
 from tests.deadline import in_time
 from tests.world import World
@@ -29,7 +33,8 @@ async def test_the_block_that_runs_it_ends_with_its_error(world: World) -> None:
         await in_time(run())
 
 
-async def test_one_that_meets_a_lock_at_its_start_begins_when_that_is_released(world: World) -> None:
+@pytest.mark.parametrize("table", ["migration", "database"])
+async def test_one_that_meets_a_lock_at_its_start_begins_when_that_is_released(world: World, table: str) -> None:
     tries = set[asyncpg.Record]()
 
     async def begins() -> None:
@@ -43,8 +48,29 @@ async def test_one_that_meets_a_lock_at_its_start_begins_when_that_is_released(w
 
     holder = await asyncpg.connect(world.dsn)
     async with holder.transaction():
-        await holder.execute("lock table perdure.migration in access exclusive mode")
+        await holder.execute(f"lock table perdure.{table} in access exclusive mode")
         starting = asyncio.create_task(begins())
         await world.until(tried_twice, "a lock that was waited for twice")
     await in_time(starting)
     await holder.close()
+
+
+async def test_a_check_whose_connection_is_lost_within_a_transaction_is_repeated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "PATIENCE", 1.0)
+    tries = 0
+    async with proxied(world.postgres.port) as proxy:
+        pool = await open_pool(world.dsn.replace(f":{world.postgres.port}/", f":{proxy.port}/"), 1)
+
+        async def check() -> None:
+            nonlocal tries
+            async with pool.acquire() as connection, connection.transaction():
+                tries += 1
+                if tries == 1:
+                    proxy.freeze()
+                await connection.execute("select 1")
+
+        await in_time(patiently(check))
+        await pool.close()
+    assert tries > 1
