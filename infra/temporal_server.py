@@ -88,7 +88,7 @@ class TemporalOnPostgres(TemporalServer):
         self._settings = _SETTINGS | dict(dynamic_config or {})
         self._ports = {name: free_port() for name in PORTS} | {FRONTEND: self.port, HTTP: self._http_port}
 
-    def start(self, *, timeout: float = 60.0) -> None:
+    def start(self, *, timeout: float = 180.0) -> None:
         """Start the server, and its PostgreSQL first if need be, and wait until it serves its namespace.
 
         Args:

@@ -23,6 +23,7 @@ from temporalio.runtime import Runtime
 from infra.certificates import Certificate, self_signed
 from infra.quiet import quiet_runtime
 from perdure._store import schema
+from perdure.servers.healing import healed
 from perdure.servers.memory import memory
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -90,6 +91,7 @@ def temporal() -> Iterator[TemporalServer]:
     with (
         tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=memory()) as folder,
         TemporalServer(db_file=Path(folder) / "temporal.db", dynamic_config=PROMPT_TIMERS) as server,
+        healed(server),
     ):
         yield server
 

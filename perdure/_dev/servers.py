@@ -13,6 +13,7 @@ import asyncpg
 
 from perdure._dev.folder import Folder
 from perdure.errors import InvalidSetting
+from perdure.servers.healing import healed
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from perdure.settings import without_passwords
@@ -68,6 +69,7 @@ def running(folder: Folder, ports: Mapping[str, int]) -> Iterator[Servers]:
                 log_file=folder.path / "temporal.log",
             )
             stack.enter_context(server)
+            stack.enter_context(healed(server))
             temporal, web_ui = server.address, server.ui_url
         yield Servers(database_url, temporal, web_ui, ours)
 

@@ -93,7 +93,7 @@ class PostgresServer:
         """Return the URL of a database over TCP."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def start(self, *, timeout: float = 60.0) -> None:
+    def start(self, *, timeout: float = 180.0) -> None:
         """Start the server, make its data directory first if need be, and wait until it accepts connections.
 
         Args:

@@ -91,7 +91,7 @@ class TemporalServer:
         """The server's process id."""
         return self._own_process().pid
 
-    def start(self, *, timeout: float = 60.0) -> None:
+    def start(self, *, timeout: float = 180.0) -> None:
         """Start the server and wait until it serves its namespace.
 
         A configured server is only connected to.
@@ -138,6 +138,10 @@ class TemporalServer:
     def resume(self) -> None:
         """Let a frozen server go on."""
         self._own_process().resume()
+
+    def interrupted(self) -> bool:
+        """Return whether SQLite answers that it was interrupted, which it may do until the server is started again."""
+        return b"interrupted (9)" in self._describe_namespace()[1]
 
     def close(self) -> None:
         """Stop the server and remove its log if that was temporary."""
@@ -192,13 +196,17 @@ class TemporalServer:
             time.sleep(0.02)
 
     def _namespace_described(self) -> bool:
-        # The server's own HTTP view of the gRPC call DescribeNamespace.
+        return self._describe_namespace()[0] == 200
+
+    def _describe_namespace(self) -> tuple[int, bytes]:
+        # The server's own HTTP view of the gRPC call DescribeNamespace; status 0 = no answer.
         connection = HTTPConnection("127.0.0.1", self._http_port, timeout=5)
         try:
             connection.request("GET", f"/api/v1/namespaces/{self.namespace}")
-            return connection.getresponse().status == 200
+            answer = connection.getresponse()
+            return answer.status, answer.read()
         except (OSError, HTTPException):
-            return False
+            return 0, b""
         finally:
             connection.close()
 

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from perdure._store import schema
+from perdure.servers.healing import healed
 from perdure.servers.memory import memory
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -32,6 +33,7 @@ def mortal_temporal() -> Iterator[TemporalServer]:
     with (
         tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=memory()) as folder,
         TemporalServer(db_file=Path(folder) / "temporal.db", dynamic_config=PROMPT_TIMERS) as server,
+        healed(server),
     ):
         yield server
 

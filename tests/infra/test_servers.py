@@ -3,11 +3,12 @@
 They come back after a stop and a crash, end with whoever started them, and are fetched by one process only.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,16 +16,19 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from temporalio import workflow
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from infra.time_skipping import time_skipping_environment
+from perdure.servers import healing
 from perdure.servers.ports import is_free
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
-from tests.deadline import DEADLINE
+from tests.deadline import DEADLINE, until
 
 REPOSITORY = Path(__file__).parents[2]
 # A proxy that refuses: the SDK's download fails at once, also where there is a way out.
@@ -131,6 +135,53 @@ async def test_a_workflow_is_still_running_after_its_server_was(
         assert await status(await Client.connect(server.address, namespace="kept"), started) == (
             WorkflowExecutionStatus.RUNNING
         )
+
+
+class Stuck(TemporalServer):
+    """Until it is started again, its SQLite is."""
+
+    def interrupted(self) -> bool:
+        """See base class."""
+        self.first: int = getattr(self, "first", self.pid)
+        return self.pid == self.first
+
+
+@own_temporal
+async def test_a_server_that_is_stuck_is_started_again_and_has_its_workflows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(healing, "LOOK", 0.05)
+    with Stuck(db_file=tmp_path / "temporal.db") as server:
+        client, stuck = await Client.connect(server.address), server.pid
+        started = await client.start_workflow(Waiting.run, 1, id="waiting", task_queue="nobody")
+        with healing.healed(server):
+            await until(lambda: server.pid != stuck, "it is started again")
+        assert await status(await Client.connect(server.address), started) == WorkflowExecutionStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("answer", "stuck"),
+    [
+        (b'{"code":14,"message":"GetNamespace operation failed. Error interrupted (9)"}', True),
+        (b'{"code":14,"message":"Not enough hosts to serve the request"}', False),
+    ],
+)
+async def test_what_a_server_answers_shows_whether_it_is_stuck(answer: bytes, stuck: bool) -> None:
+    server = TemporalServer()
+    assert not server.interrupted()
+
+    async def unavailable(request: web.Request) -> web.Response:
+        return web.Response(status=503, body=answer)
+
+    async with TestServer(_answering(unavailable), host="127.0.0.1", port=server._http_port):
+        assert await asyncio.to_thread(server.interrupted) is stuck
+    server.close()
+
+
+def _answering(with_this: Callable[[web.Request], Awaitable[web.Response]]) -> web.Application:
+    application = web.Application()
+    application.router.add_get("/{all:.*}", with_this)
+    return application
 
 
 @own_temporal

@@ -154,7 +154,7 @@ async def test_a_query_that_can_not_be_used_is_reported_and_harms_no_other_lifec
     world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected, "BIG", 5)
-    monkeypatch.setattr(expected, "TIMEOUT", "50ms")
+    monkeypatch.setattr(expected, "TIMEOUT", "2s")
     chores.app = app_of(
         "select id, null::jsonb as input from chore",
         "select 'x' as id, null::jsonb as input from pg_sleep(10)",
