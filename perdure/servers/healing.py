@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 from perdure.servers.temporal import TemporalServer
 
-LOOK = 3.0
+LOOK = 1.0
 """Seconds between two looks."""
 LOOKS = 3
 """Looks in a row that find it stuck, after which it is started again."""
@@ -38,5 +38,6 @@ def _watch(server: TemporalServer, over: Event) -> None:
         looks = looks + 1 if server.running and server.interrupted() else 0
         if looks == LOOKS:
             log.warning("the Temporal server at %s is stuck: it is started again", server.address)
-            server.restart()
+            server.kill()  # its file survives that
+            server.start()
             looks = 0
