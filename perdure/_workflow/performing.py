@@ -96,7 +96,7 @@ class Performance(Generic[In, Out]):
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
         self._attempts.check()
         end = await self._perform()
-        if self._entering is not None and self._attempts.hides():
+        if self._entering is not None and not self._run.requests.stopped and self._attempts.hides():
             await self._transitions.follow(self._entering)
         if self._then is not None and isinstance(end, Done) and not self._attempts.has_followed():
             if self._attempts.is_overwritten() and self._run.state == self._then:
