@@ -110,7 +110,7 @@ class PgBouncer:
         """Return the URL of a database through it."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def start(self, *, timeout: float = 20.0) -> None:
+    def start(self, *, timeout: float = 120.0) -> None:
         """Start it, and wait until it listens.
 
         Raises:

@@ -23,7 +23,7 @@ from perdure.servers.guard import GuardedProcess
 
 DOMAIN = "inbox.example"
 _INSTALL = "no Postfix here: install it (Debian: apt-get install --no-install-recommends postfix) and run this as root"
-_PATIENCE = 15.0  # seconds
+_PATIENCE = 120.0  # seconds
 
 _SERVICES = """\
 postlog unix-dgram n - n - 1 postlogd
@@ -225,7 +225,7 @@ def _program(name: str) -> str:
 
 def _output(program: str, *arguments: str) -> str:
     command = [_program(program), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
     if run.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {run.returncode}: {run.stdout}{run.stderr}")
     return run.stdout.strip()

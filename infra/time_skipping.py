@@ -24,7 +24,7 @@ from perdure.servers.progress import progress
 
 _VERSION = "1.38.0"
 _MAIN = Path(__file__).with_name("LoopbackTestServer.java")
-_STARTS_WITHIN = timedelta(seconds=60)
+_STARTS_WITHIN = timedelta(seconds=180)
 _PROJECT = f"""\
 <project>
   <modelVersion>4.0.0</modelVersion>

@@ -80,7 +80,7 @@ class Terminal:
     def close(self) -> None:
         """Press Ctrl-C, and end the shell."""
         os.killpg(self._shell.pid, signal.SIGINT)
-        self._shell.communicate(timeout=60)
+        self._shell.communicate(timeout=180)
 
     def _send(self, text: str) -> None:
         assert self._shell.stdin is not None

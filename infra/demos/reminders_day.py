@@ -24,7 +24,7 @@ from infra.telephony.server import TelephonyServer
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds of ours after which it gives up on what is due at one moment."""
 IN_PASSING = 0.4
 """Seconds of ours that what is due is given, before time goes on a little for what waits to be tried again."""

@@ -71,7 +71,7 @@ class GuardedProcess:
         """How it ended: the exit status, or minus the number of the signal; None while it runs."""
         return self._server.poll()
 
-    def stop(self, ask: signal.Signals | None = None, *, timeout: float = 30.0) -> None:
+    def stop(self, ask: signal.Signals | None = None, *, timeout: float = 120.0) -> None:
         """Ask it to stop, wait at most `timeout` seconds, then kill it and what it started.
 
         Raises:

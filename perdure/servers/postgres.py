@@ -121,7 +121,7 @@ class PostgresServer:
         """Stop the server: "fast" in good order, "immediate" without a checkpoint (the next start recovers).
 
         Raises:
-            TimeoutError: if it did not stop within 30 seconds and was killed.
+            TimeoutError: if it did not stop within two minutes and was killed.
         """
         if self._process is not None:
             self._process.stop(_SIGNALS[mode])

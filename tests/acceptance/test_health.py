@@ -109,8 +109,12 @@ async def test_a_service_or_an_event_loop_that_stands_still_is_reported_until_it
 
 
 async def test_a_worker_process_that_hangs_is_replaced_and_its_siblings_stay(world: World) -> None:
-    asked = Asked()
-    environment = {"PERDURE_HEALTH": asked.address, "FREEZING_FOLDER": str(world.folder)}
+    asked, hurry = Asked(), world.folder / "hurry"
+    environment = {
+        "PERDURE_HEALTH": asked.address,
+        "FREEZING_FOLDER": str(world.folder),
+        "FREEZING_WITHIN": str(DEADLINE),  # a start that takes long is no hang
+    }
     supervisor = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "perdure.cli", "worker", "tests.apps.freezing:app", "--processes", "2"),
         env={**world.environment(), **environment},
@@ -120,7 +124,9 @@ async def test_a_worker_process_that_hangs_is_replaced_and_its_siblings_stay(wor
         await world.until(asked.ready, "both are ready", every=0.3)
         first, second = psutil.Process(supervisor.pid).children()
         first.suspend()
+        hurry.touch()
         await world.until(lambda: not first.is_running(), "the first is ended")
+        hurry.unlink()
         await world.until(asked.ready, "both are ready again", every=0.3)
         assert (await asked.ask("live"))[0] == 200
         assert second.is_running()
