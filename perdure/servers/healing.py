@@ -16,7 +16,7 @@ LOOK = 1.0
 LOOKS = 3
 """Looks in a row that find it stuck, after which it is started again."""
 
-log = logging.getLogger("perdure.servers")
+_log = logging.getLogger("perdure.servers")
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def _watch(server: TemporalServer, over: Event) -> None:
     while not over.wait(LOOK):
         looks = looks + 1 if server.running and server.interrupted() else 0
         if looks == LOOKS:
-            log.warning("the Temporal server at %s is stuck: it is started again", server.address)
+            _log.warning("the Temporal server at %s is stuck: it is started again", server.address)
             server.kill()  # its file survives that
             server.start()
             looks = 0

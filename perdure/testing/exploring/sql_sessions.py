@@ -53,7 +53,7 @@ class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
     """
 
     def __init__(self, start: datetime, longest: timedelta) -> None:
-        self.external = 0
+        self.external: int = 0
         self._timers = 0
         self._held: list[tuple[Callable[[Context], bool], list[asyncio.Handle]]] = []
         VirtualTime.__init__(self, start, longest)
