@@ -17,6 +17,7 @@ class Reader(BaseModel):
 
 class Issues(BaseModel):
     month: int = 0
+    stopped: bool = False
 
 
 class Reading(StrEnum):
@@ -44,16 +45,20 @@ class Magazine(Lifecycle[Reader, Reading]):
 
     def __init__(self) -> None:
         self.month = 0
+        self.stopped = False
 
     def snapshot(self) -> Issues:
-        return Issues(month=self.month)
+        return Issues(month=self.month, stopped=self.stopped)
 
     @workflow.run
     async def run(self, reader: Reader) -> None:
         self.reader = reader
-        self.month = (self.restore(Issues) or Issues()).month
+        kept = self.restore(Issues) or Issues()
+        self.month, self.stopped = kept.month, self.stopped or kept.stopped
         while self.month < reader.months:
             await self.wait_until(self.started_at + self.month * timedelta(days=30))
+            if self.stopped:
+                break
             await self.perform_until_done(
                 charge_month,
                 reader,
@@ -64,6 +69,10 @@ class Magazine(Lifecycle[Reader, Reading]):
             self.month += 1
             await self.enter(Reading.RESTING)
         await self.enter(Reading.OVER)
+
+    @workflow.signal
+    def stop(self) -> None:
+        self.stopped = True
 
     async def cancelling(self, asked: OperatorRequest) -> None:
         await self.perform_until_done(say_goodbye, self.reader, entering=Reading.PARTING, otherwise=Reading.HELD)

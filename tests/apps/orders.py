@@ -1,7 +1,8 @@
-"""An order that is charged once and packed when a message says so; two that are written wrongly; and a greeting."""
+"""An order that is charged once and packed when a message says so; three that are written wrongly; and a greeting."""
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from enum import StrEnum
 
@@ -95,6 +96,19 @@ class Unkept(Lifecycle[Order, Stage]):
     @workflow.signal
     def pack(self, by: str) -> None:
         self.packed += 1
+
+
+@workflow.defn(name="drawing")
+class Drawing(Lifecycle[Order, Stage]):
+    """Draws its keys."""
+
+    effects = (CHARGE,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.perform(CHARGE, order, suffix=str(random.random()))
+        await self.enter(Stage.PACKING)
+        await self.enter(Stage.DONE)
 
 
 GREET = Effect[str, None]("greet", timeout=timedelta(seconds=5), doubt=Repeat())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -13,6 +14,8 @@ from pydantic_core import to_jsonable_python
 from temporalio import workflow
 
 from perdure._wire.messages import Message
+from perdure._worker.determinism import Unreadable
+from perdure._worker.determinism import check as check_determinism
 from perdure._workflow.lifecycle import Lifecycle
 from perdure._workflow.messages import unfit
 from perdure.app import App, contracts_of, input_json, name_of
@@ -23,7 +26,7 @@ from perdure.contracts.steps import Step
 from perdure.errors import InvalidInput
 from perdure.testing.exploring.explorer import Explorer, quiet
 from perdure.testing.exploring.runs import Run
-from perdure.testing.exploring.scenario import Finding, Scenario
+from perdure.testing.exploring.scenario import Event, Finding, Scenario
 from perdure.testing.exploring.scenario_end import ScenarioEnd, end_of
 from perdure.testing.exploring.subject import Subject, bodies_of
 from perdure.testing.exploring.virtual_time import PAUSE
@@ -32,6 +35,11 @@ from perdure.testing.script import ScriptError
 
 Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 CHECK_FAILS = "the check fails"
+OTHER_WAY = "a new run goes another way"
+_CALM = 8
+"""One of so many scenarios has nothing but messages and new runs, and is compared with the same one without those."""
+_APART = 30.0
+"""Seconds at least between a message of such a scenario and what an undisturbed lifecycle does by itself."""
 
 
 class AuthorsExplorer(Explorer):
@@ -57,20 +65,33 @@ class AuthorsExplorer(Explorer):
 
     def scenario(self, seed: int) -> Scenario:
         """See base class. Faults and events come in the whole life of the lifecycle."""
-        return self._course.spread(super().scenario(seed), Random(f"when {seed}"))
+        random = Random(f"when {seed}")
+        if seed % _CALM == _CALM - 1:
+            return self._course.calm(Scenario(seed, self._given(Random(seed)), builds=(0,)), random)
+        return self._course.spread(super().scenario(seed), random)
 
     def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
         """See base class."""
         world = super().world(one, covered, traced=traced)
         if self._mistakes:
             raise self._mistakes[0]
-        if self._check is not None and not world.findings:
-            end = end_of(world, Entity(self.subject.lifecycle, "1", one.restarts))
+        if not world.findings:
+            world.findings.extend(self._judge(one, end_of(world, Entity(self.subject.lifecycle, "1", one.restarts))))
+        return world
+
+    def _judge(self, one: Scenario, end: ScenarioEnd) -> Iterator[Finding]:
+        if self._check is not None:
             try:
                 self._check(end)
             except AssertionError as error:
-                world.findings.append(Finding(CHECK_FAILS, f"{str(error) or 'an assert'}; {end}"))
-        return world
+                yield Finding(CHECK_FAILS, f"{str(error) or 'an assert'}; {end}")
+        if one.renews and one == replace(one, calls={}, faults=(), builds=(0,), restarts=0, single_batch=False):
+            if any(each.what != "message" for each in one.events):
+                return
+            world = super().world(replace(one, renews=0), traced=False)
+            without = end_of(world, Entity(self.subject.lifecycle, "1"))
+            if not world.findings and (end.states, end.happened) != (without.states, without.happened):
+                yield Finding(OTHER_WAY, f"{end}; in one run it {without}")
 
 
 @dataclass(frozen=True)
@@ -80,15 +101,25 @@ class Course:
     Attributes:
         moments: seconds after the start at which something happens after a long pause; the first is 0.
         places: how often each place is reached where a fault may come.
+        pauses: the long ones, each from one second to another.
         calls: how often each effect is called, by its first name.
     """
 
     moments: Sequence[float] = (0.0,)
+    pauses: Sequence[tuple[float, float]] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     calls: Mapping[str, int] = field(default_factory=dict)
 
+    def calm(self, one: Scenario, random: Random) -> Scenario:
+        """A scenario with messages in the pauses, and new runs."""
+        pauses = [random.choice(self.pauses) for _ in range(random.randint(0, 3)) if self.pauses]
+        times = sorted(round(random.uniform(begin + _APART, end - _APART), 3) for begin, end in pauses)
+        events = tuple(Event(at, "message") for at in times)
+        return replace(one, events=events, renews=random.choice((1, 2, 3)))
+
     def spread(self, one: Scenario, random: Random) -> Scenario:
-        """A scenario of the first minutes as one of the whole life. Events stay together, or part."""
+        """A scenario of the first minutes as one of the whole life. Events stay together, or part. Some calls go wrong
+        for so long that all attempts and look-ups that a policy allows are used up."""
         late = random.choice(self.moments)
         moments = [late if random.random() < 0.7 else random.choice(self.moments) for _ in one.events]
         events = [
@@ -99,7 +130,7 @@ class Course:
             for each in one.faults
         ]
         calls = {
-            name: ["done"] * random.randrange(max(1, self.calls.get(name, 0))) + script
+            name: ["done"] * random.randrange(max(1, self.calls.get(name, 0))) + script * random.choice((1, 1, 4))
             for name, script in one.calls.items()
         }
         return replace(one, events=tuple(sorted(events, key=lambda each: each.at)), faults=tuple(faults), calls=calls)
@@ -153,9 +184,10 @@ class _Timed(World):
     def course(self) -> Course:
         """How the lifecycle has gone."""
         pairs = zip(self.entered_at, self.entered_at[1:], strict=False)
-        moments = [0.0, *(after for before, after in pairs if after - before >= PAUSE / 2)]
+        pauses = [(before, after) for before, after in pairs if after - before >= PAUSE / 2]
+        moments = [0.0, *(after for _, after in pauses)]
         calls = {what.partition(" ")[2]: count for (place, what), count in self.seen.items() if place == "call"}
-        return Course(moments, dict(self._places), calls)
+        return Course(moments, pauses, dict(self._places), calls)
 
 
 def _course_of(subject: Subject, given: Any) -> Course:
@@ -166,10 +198,19 @@ def _course_of(subject: Subject, given: Any) -> Course:
 
 
 def _check_class(lifecycle: Any) -> None:
+    """Refuse what a worker refuses at its start.
+
+    Raises:
+        DeclarationError: the code is not deterministic.
+    """
     if not isinstance(lifecycle, type) or not issubclass(lifecycle, Lifecycle):
         raise ScriptError(f"{lifecycle!r} is no lifecycle: give a subclass of Lifecycle, and its input after it")
-    if workflow._Definition.from_class(lifecycle) is None:
+    definition = workflow._Definition.from_class(lifecycle)
+    if definition is None:
         raise ScriptError(f"{lifecycle.__name__} is no workflow: put @workflow.defn(name=...) on it")
+    if definition.sandboxed:
+        with suppress(Unreadable):
+            check_determinism(lifecycle)
 
 
 def _check_names(contracts: Sequence[Contract], other_side: Mapping[Any, Any], once: Sequence[Any]) -> None:

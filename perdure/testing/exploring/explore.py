@@ -13,9 +13,10 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect
 from perdure.testing.exploring.authors import of_lifecycle
 from perdure.testing.exploring.explorer import of_random_lifecycles
+from perdure.testing.exploring.programs import Program
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenario_end import ScenarioEnd
-from perdure.testing.exploring.scripts import script_of
+from perdure.testing.exploring.scripts import advice_on, script_of
 from perdure.testing.script import ScriptError
 
 RUNS = 200
@@ -30,7 +31,8 @@ class ExplorationFailed(AssertionError):
     """
 
     def __init__(self, finding: Finding, scenario: Scenario, seed: int) -> None:
-        super().__init__(f"{finding}\n\n{script_of(scenario)}\n\nseed={seed}, runs=1 shows it again")
+        advice = "" if isinstance(scenario.given, Program) else advice_on(finding, scenario)
+        super().__init__(f"{finding}\n{advice}\n{script_of(scenario)}\n\nseed={seed}, runs=1 shows it again")
         self.finding: Finding = finding
         self.scenario: Scenario = scenario
 

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from perdure.testing.exploring.programs import Program
-from perdure.testing.exploring.scenario import Scenario
+from perdure.testing.exploring.scenario import Finding, Scenario
+
+_ROUND_WITHOUT_END = "It goes round without end. If it is only long, explore an input with fewer rounds."
+_ADVICE = {
+    "done twice": "An effect that ended in doubt may have happened: perform it again under the same suffix only.",
+    "stands still": "Nothing can wake it: no timer, no attempt, none of `messages`, and nobody is asked to retry.",
+    "never ends": _ROUND_WITHOUT_END,
+    "runs without end": _ROUND_WITHOUT_END,
+}
+_STARTED_AGAIN = (
+    "`run` was started again from its top here. What it did before must follow from its input, snapshot and receipts."
+)
+
+
+def advice_on(finding: Finding, scenario: Scenario) -> str:
+    """What an author can do about a finding."""
+    again = scenario.renews or any(each.what in ("lose Temporal", "terminate") for each in scenario.events)
+    lines = [_ADVICE.get(finding.kind), _STARTED_AGAIN if again else None]
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 def script_of(scenario: Scenario) -> str:
@@ -25,17 +44,31 @@ def _lines(one: Scenario) -> Iterator[str]:
     else:
         yield f"input: {one.given!r}"
     for name, calls in one.calls.items():
-        yield f"calls of {name}: {', '.join(calls)}; then as asked"
+        yield f"calls of {name}: {', '.join(_counted(calls))}; then as asked"
     for fault in one.faults:
         yield f"{fault.place} number {fault.number}: {fault.what} ({fault.seconds:g} s)"
     for event in one.events:
-        yield f"after {event.at:g} s: {event.what} ({event.seconds:g} s)"
+        yield f"after {_time(event.at)}: {event.what} ({event.seconds:g} s)"
     workers = ", ".join("older" if build == 0 else "newer" for build in one.builds)
     yield f"workers: {workers}" + ("; all jobs of an activation are applied at once" if one.single_batch else "")
     if one.renews:
         yield f"each run is suggested to continue as new after {one.renews} workflow tasks"
     if one.restarts:
         yield f"restarted after its end: {one.restarts}"
+
+
+def _counted(words: list[str]) -> Iterator[str]:
+    for word, each in groupby(words):
+        count = len(list(each))
+        yield f"{count} x {word}" if count > 1 else word
+
+
+def _time(seconds: float) -> str:
+    if seconds < 3600:
+        return f"{seconds:g} s"
+    days, rest = divmod(round(seconds), 86_400)
+    clock = f"{rest // 3600}:{rest // 60 % 60:02}:{rest % 60:02} h"
+    return f"{days} d {clock}" if days else clock
 
 
 def _steps(steps: list[Any], indent: str) -> Iterator[str]:

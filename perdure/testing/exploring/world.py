@@ -155,7 +155,8 @@ class World:
             if not sum(self.people.help(each) for each in still):
                 execution = self.temporal.executions.get(still[0].workflow_id(None))
                 status = self.people.status(execution) if execution and execution.open else None
-                self.found("stands still", f"{still[0]}: {status}")
+                shown = "it has no workflow" if status is None else _shown(status)
+                self.found("stands still", f"{still[0]} {shown}")
                 return
         self.found("never ends", f"{entity}: people helped {_HELP} times, {self.loop.time():.0f} s")
 
@@ -418,6 +419,13 @@ class World:
             case _:
                 if able := [each for each in self.workers if each.alive]:
                     self.inject_fault(self.random.choice(able), event.what, event.seconds)
+
+
+def _shown(status: Any) -> str:
+    """The answer of the query `status`, in a line."""
+    effects = ", ".join(f"{each['effect']} {each['status']}" for each in status["effects"]) or "no effect under way"
+    attention = f", attention: {status['attention']}" if status["attention"] else ""
+    return f"is in {status['state']}, with {effects}{attention}"
 
 
 class _Seeded:

@@ -13,20 +13,22 @@ import pytest
 from activities.comments.contracts import Comment
 from activities.mail.contracts.mail import SEND_MAIL, Accepted
 from perdure.contracts.keys import Entity
+from perdure.errors import DeclarationError
 from perdure.testing import ExplorationFailed, ScenarioEnd, ScriptError, explore
 from perdure.testing.exploring.authors import of_lifecycle
 from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.judge import judge_keys
 from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
-from tests.apps.magazines import Magazine, Reader, charge_month, say_goodbye
-from tests.apps.orders import CHARGE, GREET, Charge, Greeting, Hasty, Order, OrderLifecycle, Stage, Unkept
+from tests.apps.magazines import Issues, Magazine, Reader, charge_month, say_goodbye
+from tests.apps.orders import CHARGE, GREET, Charge, Drawing, Greeting, Hasty, Order, OrderLifecycle, Stage, Unkept
 from workflows.comments.comment_notification import CommentNotification
 
 SEEDS = (*range(40), 672)
 """In the last one, a worker that performs two activities is stopped."""
 ORDER = Order(number=1)
 RECEIPT = {CHARGE: Charge(id="ch_1")}
+MAGAZINE = {charge_month: "charge", say_goodbye: None}
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 
 
@@ -65,7 +67,7 @@ def test_an_order_keeps_every_promise() -> None:
 
 
 def test_a_magazine_of_some_months_whose_effects_have_their_own_bodies_keeps_every_promise() -> None:
-    explore(Magazine, Reader(months=4), other_side={charge_month: "charge", say_goodbye: None}, runs=25)
+    explore(Magazine, Reader(months=4), other_side=MAGAZINE, messages=[("stop", None)], runs=24)
 
 
 def test_an_order_that_is_charged_under_another_key_after_a_doubt_is_found() -> None:
@@ -109,10 +111,25 @@ def test_an_order_that_ends_as_its_author_rules_out_is_found() -> None:
         explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", "ann")], check=check)
 
 
+def test_a_magazine_that_forgets_a_message_in_a_new_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Magazine, "snapshot", lambda magazine: Issues(month=magazine.month))
+    given = of_lifecycle(Magazine, Reader(months=4), MAGAZINE, [("stop", None)], [])
+    assert any(
+        each.kind == "a new run goes another way"
+        for seed in range(7, 60, 8)
+        for each in given.play(given.scenario(seed))
+    )
+
+
 def test_what_happens_to_a_magazine_happens_in_each_of_its_months() -> None:
-    explorer = of_lifecycle(Magazine, Reader(months=4), {charge_month: "charge", say_goodbye: None}, [], [])
+    explorer = of_lifecycle(Magazine, Reader(months=4), MAGAZINE, [], [])
     months = {int(each.at / 86_400) // 30 for seed in range(200) for each in explorer.scenario(seed).events}
     assert {0, 1, 2, 3} <= months
+
+
+def test_code_that_draws_random_numbers_is_refused_as_by_a_worker() -> None:
+    with pytest.raises(DeclarationError, match=r"orders.py:\d+.* use workflow.random"):
+        explore(Drawing, ORDER, other_side=RECEIPT)
 
 
 @pytest.mark.parametrize(
