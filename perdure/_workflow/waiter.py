@@ -85,11 +85,11 @@ class Waiter:
             faults.point("during the wait", summary or run.state)
         in_time = await until(woken, seconds, summary)
         self.look()
-        if moves():
+        is_so = wake()
+        if (is_so or not in_time) and moves():  # the next run would leave at once as well
             run.has_moved()
         if not in_time:
             return False
-        is_so = wake()
         if is_so or run.requests.cancel is not None:
             await self._until_recorded()
         passed(self._before)
