@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, TimeoutType
+from temporalio.exceptions import ActivityError, CancelledError, TimeoutError, TimeoutType
 
 from perdure._text.shown import markdown
 from perdure._wire.orders import AttemptOrder, CallResult, Report
 from perdure._wire.writes import EffectView, FenceOp, Move, Write, storable
-from perdure._workflow.calling import InLine, Way, call
+from perdure._workflow.calling import NO_ANSWER, InLine, Way, call
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Overtaken
@@ -100,7 +100,7 @@ class Attempts(Generic[In, Out]):
                 self._recorder.describe()
                 summary = markdown(f"{self._record.slot}: attempt {order.number}")
                 report = await call(self._record.effect, order, way, summary)
-        except (ActivityError, ApplicationError) as failure:
+        except NO_ANSWER as failure:
             await self._lost(failure, before)
             return
         except asyncio.CancelledError as failure:

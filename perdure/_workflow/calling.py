@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 from temporalio.workflow import ActivityCancellationType
 
 from perdure._wire.orders import Report
@@ -32,6 +33,9 @@ _AHEAD = Priority(priority_key=1)
 
 ONCE = RetryPolicy(maximum_attempts=1)
 """The workflow owns the attempts."""
+NO_ANSWER = (ActivityError, ApplicationError, TimeoutError)
+"""An activity that gives no answer ends by one of them. Temporal's SDK raises the time-out of a local activity in an
+`ActivityError` at first, and alone in a replay."""
 _TO_ITS_END = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
 """What was handed out before it could be taken back ends as it does; what was not is over at once."""
 
@@ -61,7 +65,7 @@ async def call(contract: Effect[Any, Any] | Lookup[Any, Any], order: Any, way: W
     """One execution of it.
 
     Raises:
-        ActivityError, ApplicationError: it gave no answer.
+        ActivityError, ApplicationError, TimeoutError: it gave no answer; see `NO_ANSWER`.
     """
     whole = way.timeout + BOOKKEEPING
     if way.inline:

@@ -6,12 +6,11 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure._text.shown import markdown
 from perdure._wire.orders import CallResult, LookupOrder, Report
 from perdure._wire.writes import FenceOp
-from perdure._workflow.calling import Way, call
+from perdure._workflow.calling import NO_ANSWER, Way, call
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.fitting import check_size
 from perdure._workflow.recorder import Recorder
@@ -69,7 +68,7 @@ class LookUps(Generic[In, Out]):
             async with self._recorder.under_way():
                 self._recorder.describe()
                 return await call(lookup, order, way, markdown(f"{self._record.slot}: look-up {number}"))
-        except (ActivityError, ApplicationError):
+        except NO_ANSWER:
             return Report(result=CallResult.UNANSWERED, token="", why="its worker was lost")
 
     def _count(self, report: Report, lookup: str) -> None:

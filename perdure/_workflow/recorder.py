@@ -9,14 +9,13 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
-from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure._text.shown import markdown
 from perdure._wire.indexed import ATTENTION, STATE
 from perdure._wire.names import WRITE
 from perdure._wire.writes import Answer, Fence, Move, Write, storable
 from perdure._workflow.author import Author
-from perdure._workflow.calling import ONCE, SILENCE
+from perdure._workflow.calling import NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.details import details
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Overtaken, for_ever
@@ -192,7 +191,7 @@ async def _write(order: Write) -> Answer:
             retry_policy=ONCE,
             summary=markdown(order),
         )
-    except (ActivityError, ApplicationError):
+    except NO_ANSWER:
         # An activity waits while PostgreSQL is away, without new events in the history.
         answer = await workflow.execute_activity(
             WRITE,

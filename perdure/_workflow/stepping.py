@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from perdure._wire.orders import CallResult, Report, StepOrder
 from perdure._wire.writes import Fence, FenceOp
-from perdure._workflow.calling import BOOKKEEPING, ONCE, SILENCE
+from perdure._workflow.calling import BOOKKEEPING, NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Cancelled, Overtaken, to_its_end
 from perdure._workflow.reading import read
@@ -65,7 +65,7 @@ async def _call(waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdraw
             retry_policy=ONCE,
             summary=step.name,
         )
-    except (ActivityError, ApplicationError):
+    except NO_ANSWER:
         return await _until_it_succeeds(waiter, step, order, withdrawn)
     return report
 

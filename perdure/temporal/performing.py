@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 from perdure._wire.known import Known
 from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report
 from perdure._wire.writes import EffectView, Fence, FenceOp, Write
-from perdure._workflow.calling import BOOKKEEPING, ONCE, SILENCE
+from perdure._workflow.calling import BOOKKEEPING, NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
@@ -190,7 +190,7 @@ class _Performance(Generic[In, Out]):
         given = PlainAttempt(order=order, view=view.model_copy(update={"first_at": self._first_at}), begin_by=begin_by)
         try:
             report = await self._call(self._effect.name, given, self._effect.timeout, self._effect.inline)
-        except (ActivityError, ApplicationError) as failure:
+        except NO_ANSWER as failure:
             self._lost(failure, now)
             return
         if report.progress is not None:
@@ -264,7 +264,7 @@ class _Performance(Generic[In, Out]):
         try:
             given = PlainLookup(order=order, view=self._view())
             report = await self._call(policy.lookup.name, given, policy.lookup.timeout, policy.lookup.inline)
-        except (ActivityError, ApplicationError):
+        except NO_ANSWER:
             report = Report(result=CallResult.UNANSWERED, token="", why="its worker was lost")
         if report.result is CallResult.DONE and report.effect is not None:
             self._see(report.effect)
@@ -277,7 +277,7 @@ class _Performance(Generic[In, Out]):
         """One execution of it.
 
         Raises:
-            ActivityError, ApplicationError: the activity gave no answer.
+            ActivityError, ApplicationError, TimeoutError: the activity gave no answer.
         """
         order, whole = given.model_dump(mode="json"), timeout + BOOKKEEPING
         if inline:
