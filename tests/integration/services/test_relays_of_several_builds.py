@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 from pydantic import BaseModel
 from temporalio import workflow
+from temporalio.service import RPCError
 
 from perdure import App, Lifecycle
 from perdure._reconcile.recovery.recovery import recover
@@ -365,6 +366,9 @@ async def test_a_message_for_an_entity_that_is_over_is_dropped_whoever_knows_its
         await world.db.execute(f"update perdure.{table} set generation = 1 where id = 'restarted'")
     await quiet([relay])
     assert (await waiting(world), await rejected(world)) == ([], [])
+    for each in ("finished", "restarted"):
+        with pytest.raises(RPCError, match="not found"):
+            await world.handle("talk", each).describe()
     assert (await world.client.status("talk", "restarted")).state == "starting", (
         "the start was of the generation before"
     )
