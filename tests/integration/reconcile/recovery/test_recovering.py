@@ -348,6 +348,14 @@ async def test_while_temporal_does_not_answer_nothing_counts_as_gone(world: Worl
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
 
 
+def test_a_recovery_leaves_an_entity_out_for_a_lock_and_for_no_other_error() -> None:
+    seen = Recovered(open=1)
+    seen.note_held(asyncpg.LockNotAvailableError())
+    with pytest.raises(asyncpg.DataError):
+        seen.note_held(asyncpg.DataError())
+    assert seen == Recovered(open=1, held=1)
+
+
 async def test_one_that_somebody_holds_keeps_no_other_from_going_on(world: World) -> None:
     ids = [str(number) for number in range(5)]
     for each in ids:
