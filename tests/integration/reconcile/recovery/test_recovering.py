@@ -371,16 +371,18 @@ async def test_one_that_somebody_holds_keeps_no_other_from_going_on(world: World
         await holder.close()
 
 
-async def test_a_start_that_was_rejected_is_not_delivered_again_in_a_new_epoch(world: World) -> None:
+async def test_a_start_that_was_rejected_or_waits_is_not_delivered_again_in_a_new_epoch(world: World) -> None:
     for each in ("rejected", "open"):
         await start(world, each)
     await world.db.execute("delete from perdure.outbox where id = 'open'")
     await world.db.execute(REJECT)
+    await start(world, "waits")
     await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
     await world.db.execute(queries("perdure._services")("start_again"))
     again = "select perdure.start_again('sale', 'rejected', 0, 0, 'ann', 'lost')"
     assert await world.db.fetchval(again) is False, "nor by a person, before that is settled"
-    assert [row["id"] for row in await world.db.fetch("select id from perdure.outbox")] == ["open"]
+    waiting = await world.db.fetch("select id from perdure.outbox order by id")
+    assert [row["id"] for row in waiting] == ["open", "waits"]
 
 
 async def test_what_a_copy_leaves_to_its_original_is_not_started_again(world: World) -> None:
