@@ -15,6 +15,7 @@ from perdure.errors import TemporalUnavailable
 from perdure.testing.proxy import proxied
 from tests.apps.bodies import app
 from tests.integration.reconcile.reconciling import Reconciling
+from tests.integration.services.test_rows_in_the_way import Busy
 from tests.world import World
 
 
@@ -87,6 +88,13 @@ async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_i
         "no running worker has a handler of counter for the signal 'tel'",
         "no running worker has a lifecycle named 'unheard-of'",
     ]
+
+
+async def test_a_temporal_that_refuses_one_row_for_now_is_not_away(world: World, parts: Reconciling) -> None:
+    await world.db.execute("select perdure.start('repeat', 'busy', '{}')")
+    client = temporalio.client.Client(**(world.temporal_client.config() | {"interceptors": [Busy()]}))
+    assert await parts.run(undelivered, temporal_client=client) == []
+    assert await world.db.fetchval("select error from perdure.outbox") == "busy"
 
 
 async def test_temporal_being_away_is_nobodys_fault(
