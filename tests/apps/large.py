@@ -60,9 +60,9 @@ class Kit:
         find = Lookup[Wanted, kind]("find-scan")  # type: ignore[valid-type]
         asked = AskFirst(find, visibility_delay=timedelta(seconds=0), every=timedelta(seconds=0.1))
         declared: dict[str, Any] = {
-            "regular": Effect[Wanted, kind]("scan", timeout=timedelta(seconds=5), doubt=Repeat()),  # type: ignore[valid-type]
+            "regular": Effect[Wanted, kind]("scan", timeout=timedelta(seconds=120), doubt=Repeat()),  # type: ignore[valid-type]
             "inline": Effect[Wanted, kind](  # type: ignore[valid-type]
-                "scan-inline", timeout=timedelta(seconds=5), doubt=Repeat(), inline=True
+                "scan-inline", timeout=timedelta(seconds=120), doubt=Repeat(), inline=True
             ),
             "look-up": Effect[Wanted, kind]("scan-asked", timeout=timedelta(seconds=5), doubt=asked),  # type: ignore[valid-type]
             "resolve": Effect[Wanted, kind](  # type: ignore[valid-type]
