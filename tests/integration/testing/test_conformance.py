@@ -186,8 +186,11 @@ async def on_servers(world: World, plugin: ScriptedPlugin, entity_id: str, case:
 
 
 async def status_of(handle: temporalio.client.WorkflowHandle[Any, Any]) -> LifecycleStatus | None:
-    """None before the relay has started it, and where a busy worker answers no query in time."""
+    """None before the relay has started it, and where a busy worker answers no query in time; and while a workflow task
+    waits, since the SDK lets a query take the run on, with the time of the task before: no replay can follow that."""
     try:
+        if (await handle.describe()).raw_description.HasField("pending_workflow_task"):
+            return None
         status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus)
     except RPCError as error:
         if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED):
