@@ -16,6 +16,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _THIS_MACHINE = x509.SubjectAlternativeName(
     [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
 )
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,8 @@ class Issued:
 class Authority:
     """Signs certificates that are valid for an hour, for 127.0.0.1 and for one name.
 
+    They have what RFC 5280 (4.2.1) demands: from Python 3.13 on, `ssl.create_default_context` accepts no others.
+
     Attributes:
         cert: its own certificate, PEM.
     """
@@ -71,8 +84,11 @@ class Authority:
     def __init__(self, name: str = "authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
-        built = _builder(self._name, self._name, self._key.public_key()).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        built = (
+            _builder(self._name, self._name, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         )
         self.cert = built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
@@ -85,6 +101,7 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_THIS_MACHINE, critical=False)
             .add_extension(usage, critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         cert = built.sign(self._key, hashes.SHA256())
         return Issued(cert.public_bytes(serialization.Encoding.PEM), _pem(key), cert.serial_number)
