@@ -400,12 +400,13 @@ async def test_messages_that_no_run_may_have_processed_are_delivered_again_once(
     await world.db.execute("delete from perdure.outbox where message_id is distinct from 'waiting'")
     await world.db.execute("update perdure.message set ordinal = array_position($1::text[], message_id)", MESSAGES)
     await world.db.execute("update perdure.message set kind = 'dropped' where message_id = 'dropped'")
-    await world.db.execute("update perdure.entity set acknowledged = 1")
+    await world.db.execute("update perdure.entity set acknowledged = 1, attention = 'its workflow was terminated'")
     await world.db.execute(
         "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id) "
         "values (0, 'sale', 'a', 0, 'message', '{}', 'a test', 'rejected')"
     )
     assert await world.db.fetchval("select perdure.start_again('sale', 'a', 0, 0, 'ann', 'lost')")
+    assert (await world.client.status("sale", "a")).attention is None, "the next run needs nobody yet"
     again = await world.db.fetch("select kind, message_id from perdure.outbox order by kind desc, message_id")
     assert [tuple(row) for row in again] == [("start", None), ("message", "lost"), ("message", "waiting")]
 
