@@ -65,10 +65,12 @@ async def test_a_receipt_that_is_too_large_is_on_record_and_goes_on_after_a_depl
         (effect,) = await world.db.fetch("select status, length(receipt->>'text') as kept from perdure.effect")
         assert tuple(effect) == ("done", size)
         assert await runs(world)
+    calls = CALLS.copy()  # one, or more where PostgreSQL took the outcome too slowly
     async with world.worker(smaller):
         await world.client.retry("large", "a", by="ann")
         assert await world.ended("large", "a") == "over"
-    assert list(CALLS.values()) == [1]
+    assert calls == CALLS
+    assert len(calls) == 1
 
 
 async def test_a_body_that_returns_what_can_not_be_kept_has_done_its_work(world: World) -> None:
