@@ -57,8 +57,6 @@ class Magazine(Lifecycle[Reader, Reading]):
         self.month, self.stopped = kept.month, self.stopped or kept.stopped
         while self.month < reader.months:
             await self.wait_until(self.started_at + self.month * timedelta(days=30))
-            if self.stopped:
-                break
             await self.perform_until_done(
                 charge_month,
                 reader,
@@ -66,7 +64,7 @@ class Magazine(Lifecycle[Reader, Reading]):
                 suffix=f"month-{self.month}",
                 otherwise=Reading.HELD,
             )
-            self.month += 1
+            self.month = reader.months if self.stopped else self.month + 1  # the decision is in the snapshot
             await self.enter(Reading.RESTING)
         await self.enter(Reading.OVER)
 

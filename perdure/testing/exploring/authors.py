@@ -68,7 +68,8 @@ class AuthorsExplorer(Explorer):
         random = Random(f"when {seed}")
         if seed % _CALM == _CALM - 1:
             return self._course.calm(Scenario(seed, self._given(Random(seed)), builds=(0,)), random)
-        return self._course.spread(super().scenario(seed), random)
+        one = self._course.spread(super().scenario(seed), random)
+        return self._course.visited(one, len(self.subject.messages), random) if random.random() < 0.5 else one
 
     def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
         """See base class."""
@@ -116,6 +117,12 @@ class Course:
         times = sorted(round(random.uniform(begin + _APART, end - _APART), 3) for begin, end in pauses)
         events = tuple(Event(at, "message") for at in times)
         return replace(one, events=events, renews=random.choice((1, 2, 3)))
+
+    def visited(self, one: Scenario, count: int, random: Random) -> Scenario:
+        """The scenario with `count` messages more: what many lifecycles do begins with one."""
+        times = [round(random.choice(self.moments) + random.uniform(0, 60), 3) for _ in range(count)]
+        events = [*one.events, *(Event(at, "message") for at in times)]
+        return replace(one, events=tuple(sorted(events, key=lambda each: each.at)))
 
     def spread(self, one: Scenario, random: Random) -> Scenario:
         """A scenario of the first minutes as one of the whole life. Events stay together, or part. Some calls go wrong
