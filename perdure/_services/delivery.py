@@ -285,7 +285,8 @@ def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) 
         gaps = gaps or row["attempted"]
         carried = Carried(generation=row["generation"], version=row["version"], started_at=started_at, terms=terms)
     else:
-        carried = carried_from(Record.model_validate_json(row["record"]), row["generation"], row["version"], terms)
+        record = Record.model_validate_json(row["record"])
+        carried = carried_from(record, row["generation"], row["version"], terms, epoch=row["newest_epoch"])
     known = {"gaps": gaps} if cancel is None else {"gaps": gaps, "cancel": cancel}
     return carried.model_copy(update=known)
 

@@ -67,6 +67,9 @@ class MemoryStore:
     Args:
         clock: returns the time with a zone, on which deadlines are counted.
         on_late: called with the key if an outcome arrives after the run took the attempt or the look-up for lost.
+
+    Attributes:
+        epoch: when records were last lost, in microseconds; 0 = never.
     """
 
     def __init__(self, clock: Callable[[], datetime], on_late: Callable[[str], None] | None = None) -> None:
@@ -74,12 +77,12 @@ class MemoryStore:
         self._on_late = on_late
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._effects: dict[str, _Effect] = {}
-        self._epoch = 0
+        self.epoch = 0
 
     def start(self, entity: Entity, state: str) -> None:
         """The writes of `perdure.start` in the app's transaction."""
         self._entities[entity.lifecycle, entity.id] = _Entity(
-            entity.generation, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
+            entity.generation, self._clock(), self.epoch, state=state, moves=[Move(state=state)]
         )
 
     def delivered(self, entity: Entity, state: str) -> None:
@@ -93,12 +96,12 @@ class MemoryStore:
         for entity in self._entities.values():
             entity.restore()
         self._effects.clear()
-        self._epoch = int(self._clock().timestamp() * 1_000_000)
+        self.epoch = int(self._clock().timestamp() * 1_000_000)
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         entity = self._entities.get((write.lifecycle, write.id))
         if entity is None:
-            entity = _Entity(write.generation, self._clock(), self._epoch)
+            entity = _Entity(write.generation, self._clock(), self.epoch)
             self._entities[write.lifecycle, write.id] = entity
         gate = _gate(entity, write)
         if write.fence:
@@ -151,7 +154,7 @@ class MemoryStore:
 
     def lost_since_its_start(self, entity: Entity) -> bool:
         """Whether the records of attempts were lost since an entity was started."""
-        return self._entities[entity.lifecycle, entity.id].epoch < self._epoch
+        return self._entities[entity.lifecycle, entity.id].epoch < self.epoch
 
     def snapshot(self, lifecycle: str, entity_id: str) -> object:
         """The last snapshot of an entity, as JSON data."""
@@ -210,19 +213,29 @@ class MemoryStore:
         return Verdict.STANDING
 
     def _doubt_lost_record(self, fence: Fence, entity: _Entity) -> bool:
-        """An effect that was ordered in an older epoch and has no record may have been done (invariant 11)."""
-        if fence.key in self._effects or not self._epoch or fence.since is None:
+        """An effect that was ordered in an older epoch may have been done (invariant 11), if it has no record, or one
+        of that epoch in which an attempt may be missing."""
+        if not self.epoch or fence.since is None:
             return False
-        begun_again = entity.epoch < self._epoch <= (fence.began or 0)
-        if fence.since >= self._epoch and not begun_again:
+        begun_again = entity.epoch < self.epoch <= (fence.began or 0)
+        if fence.since >= self.epoch and not begun_again:
             return False
         now = self._clock()
         ordered = datetime.fromtimestamp(fence.since / 1_000_000, UTC)
-        first_at = min(ordered, now, entity.created_at if begun_again else now)
-        view = EffectView(
-            status=EffectStatus.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why="no record of it"
-        )
-        self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
+        first_at, why = min(ordered, now, entity.created_at if begun_again else now), "no record of it"
+        deadline = now + timedelta(seconds=fence.in_flight)
+        if (known := self._effects.get(fence.key)) is not None:
+            old, token = known.view, fence.after if fence.op is FenceOp.BEGIN else fence.token
+            is_newest = fence.op is not FenceOp.LOST and old.token == token
+            if old.status is not EffectStatus.NOT_DONE or old.version >= self.epoch or is_newest:
+                return False
+            known.earlier_doubt = min(datetime.fromtimestamp(old.version / 1_000_000, UTC), now)
+            known.deadline, known.attempt_at, known.earlier_deadline = deadline, now, None
+            lost = {"status": EffectStatus.IN_DOUBT, "token": "lost", "attempts": old.attempts + 1, "why": why}
+            known.view = old.model_copy(update=lost)
+            return True
+        view = EffectView(status=EffectStatus.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why=why)
+        self._effects[fence.key] = _Effect(view, "", deadline, now)
         return True
 
     def _begin(self, write: Write, fence: Fence) -> Verdict:

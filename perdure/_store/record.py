@@ -56,8 +56,13 @@ class Record(BaseModel):
         return {key: how for key, how in ended.items() if how.in_doubt or key not in attempted}
 
 
-def carried_from(record: Record, generation: int, version: int, terms: dict[str, Terms]) -> Carried:
-    """The data for the next run."""
+def carried_from(record: Record, generation: int, version: int, terms: dict[str, Terms], *, epoch: int = 0) -> Carried:
+    """The data for the next run.
+
+    Args:
+        epoch: begin of the database's newest epoch. In an older record, an effect that has ended without being done may
+            have been attempted again, in commits that are lost.
+    """
     known = record.memory or Remembered()
     slots = known.again.keys() | record.again.keys()
     again = {slot: max(known.again.get(slot, 0), record.again.get(slot, 0)) for slot in slots}
@@ -68,7 +73,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         since=record.since,
         snapshot=record.snapshot,
         again=again,
-        ended=record.ended,
+        ended={key: how for key, how in record.ended.items() if how.in_doubt or version >= epoch},
         unsettled={each.key: _unsettled(each, record, again, terms) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,

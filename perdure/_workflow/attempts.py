@@ -36,7 +36,8 @@ class Attempts(Generic[In, Out]):
         then: the state to enter if the effect is done.
 
     Attributes:
-        ordered_at: time at which the last attempt was ordered as an activity.
+        ordered_at: time at which the last attempt was ordered as an activity whose end no earlier answer decided. In a
+            workflow task that was lost, the record or a look-up may have given another answer, which ended the effect.
     """
 
     def __init__(
@@ -94,7 +95,8 @@ class Attempts(Generic[In, Out]):
         before = self._run.state
         order = self._order(within)
         way = Way(self._record.name, self._record.inline, self._record.timeout, self._expires_at, self._wait_in_line)
-        self.ordered_at = None if self._record.inline else workflow.now()
+        if not self._record.inline and not self._record.asked:
+            self.ordered_at = workflow.now()
         try:
             async with self._recorder.under_way():
                 self._recorder.describe()

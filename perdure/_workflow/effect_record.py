@@ -39,6 +39,7 @@ class EffectRecord(Generic[In, Out]):
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
         progress: the progress in the last attempt's last heartbeat.
+        asked: whether the record was read, or the other side was asked, in this run.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class EffectRecord(Generic[In, Out]):
         self.known = replace(self.left.known, read=False, terms=self._own_over(self.left.known.terms or begun_with))
         self.seen_at = self.left.seen_at or workflow.now()
         self.progress = self.left.progress
+        self.asked = False
         self._since = self.left.since or self._ordered_first()
 
     def _ordered_first(self) -> int:
@@ -148,6 +150,7 @@ class EffectRecord(Generic[In, Out]):
 
     async def ask(self, op: FenceOp, **more: Any) -> Answer:
         """Read or change the record. The caller evaluates the answer."""
+        self.asked = True
         return await self._recorder.fence(self.fence(op, **more))
 
     async def settle(self, status: EffectStatus, why: str, *, receipt: Any = None, by: str | None = None) -> None:

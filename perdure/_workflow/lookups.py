@@ -50,6 +50,7 @@ class LookUps(Generic[In, Out]):
             timeout=policy.lookup.timeout.total_seconds(),
         )
         check_size(self._run.entity, f"a look-up of {record.slot}", order)
+        record.asked = True
         report = await self._call(order, policy)
         self._run.learn(report.version)
         if report.effect is not None:

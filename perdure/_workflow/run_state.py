@@ -143,14 +143,11 @@ class RunState:
         how_far: the author's line for people.
         restored: the snapshot of the previous run.
         begun: whether the author's `run` has been called. It restores its snapshot before its first wait.
-        catching_up: whether `run` was started from its top and has not reached the place of the previous run. Until
-            then, the acts of that run are not repeated.
         behind: whether `run` was started from its top and has not reached the present state. Catching up may have ended
             nevertheless: if the database lost a record, `run` waits for a person on the way.
         goes_round: whether `run` catches up, and has come to the present state, which is in a cycle. It may still be
             rounds behind: only an effect or a wait shows that it has reached the place of the previous run.
         moved: whether this run has done more than catch up.
-        arrivals: how often a branch has shown that the run has caught up.
         effects: the effects of the run.
         requests: the requests of people.
         standstill: whether the run stands still.
@@ -184,12 +181,13 @@ class RunState:
         self.restored_well = self.restored is None
         """Whether the author's lifecycle has restored its snapshot, so that its next snapshot is complete."""
         self.begun = False
-        self.catching_up = carried.state is not None
-        self.behind = self.catching_up
-        self._continues = self.catching_up
+        self._continues = self.behind = carried.state is not None
+        self._came_to_state = not self._continues
+        """Whether `run` has come to the present state, and no earlier round can have done that."""
+        self._arrivals = 0
+        """How often a branch has shown that the run has reached the place of the previous run."""
         self.goes_round = False
         self.moved = False
-        self.arrivals = 0
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
         self.standstill = Standstill()
@@ -204,6 +202,12 @@ class RunState:
         self.has_record = carried.has_record
         self.leaving = False
         self.overtaken = False
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether `run` was started from its top and has not reached the place of the previous run. Until then, the
+        acts of that run are not repeated."""
+        return not (self._came_to_state or self._arrivals)
 
     @property
     def final(self) -> bool:
@@ -304,17 +308,17 @@ class RunState:
 
     def arrived(self) -> None:
         """Note that the run has reached the place of the previous run."""
-        self.catching_up = False
-        self.arrivals += 1
+        self._arrivals += 1
 
-    def catch_up_again(self) -> None:
-        """Note that the run has not reached that place after all."""
-        self.catching_up = True
+    def has_not_arrived(self) -> None:
+        """Note that the author's code has withdrawn at once what `arrived` was noted for."""
+        self._arrivals -= 1
 
     def step_towards(self, state: str) -> None:
         """Note that `run` enters `state` while it catches up."""
         if state == self.state:
-            self.catching_up = self.goes_round = self.may_have_left(state)
+            self.goes_round = self.may_have_left(state)
+            self._came_to_state = not self.goes_round
 
     def may_have_left(self, state: str) -> bool:
         """Whether an earlier run may have entered `state`, and have come from there to the present state: both are in a

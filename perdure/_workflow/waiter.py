@@ -137,16 +137,16 @@ class Waiter:
         """Surround a wait that shows that the run has caught up, unless the author's code withdraws it at once. A
         time-out that was over in the previous run is over when this run comes to it."""
         run, info = self._run, workflow.info()
-        behind, rested_at, task = run.catching_up, self._rested_at, info.get_current_history_length()
+        task = info.get_current_history_length()
         run.arrived()
-        arrivals = run.arrivals
         try:
             with ahead_unless_withdrawn():
                 yield
         except asyncio.CancelledError:
-            if behind and task == info.get_current_history_length() and arrivals == run.arrivals:
-                run.catch_up_again()
-                self._rested_at = rested_at
+            if task == info.get_current_history_length():
+                run.has_not_arrived()
+                if run.catching_up:
+                    self._rested_at = None
             raise
 
     async def quiet(self, holds: Callable[[], bool]) -> None:

@@ -95,7 +95,7 @@ class VirtualRelay:
         record, store = self._database.record(row), self._database.store
         terms = all_terms(self._world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
         row.delivered = record.acknowledged
-        carried = carried_from(record, row.entity.generation, store.version(row.entity), terms)
+        carried = carried_from(record, row.entity.generation, store.version(row.entity), terms, epoch=store.epoch)
         return carried.model_copy(update={"gaps": store.lost_since_its_start(row.entity)})
 
     def _start(self, row: Row, carried: Carried) -> None:

@@ -69,6 +69,50 @@ async def test_a_lost_worker_whose_record_is_lost_too_is_a_doubt(either: Store, 
     assert answer.effect.status is EffectStatus.IN_DOUBT
 
 
+async def lose_what_came_later(store: Store) -> None:
+    """Begin an epoch whose records are as old as those that are there."""
+    if isinstance(store, PostgresStore):
+        await store.pool.execute("update perdure.database set epoch = $1", now())
+    else:
+        assert isinstance(store, MemoryStore)
+        store.epoch = now()
+
+
+@pytest.mark.parametrize("op", [FenceOp.BEGIN, FenceOp.LOST, FenceOp.READ])
+async def test_an_effect_that_was_not_done_by_an_older_record_is_in_doubt_for_a_run_that_does_not_know_that_attempt(
+    either: Store, op: FenceOp
+) -> None:
+    ordered = now()
+    await say(either, a_begin("a", 1, since=ordered, began=ordered))
+    await say(either, an_outcome("a", 2, EffectStatus.NOT_DONE))
+    await lose_what_came_later(either)
+    again = a_begin("a", 3, "t3", since=ordered, began=ordered)
+    if op is not FenceOp.BEGIN:
+        again = a_write("a", 3, None, a_fence(op, "a", "", since=ordered, began=ordered))
+    answer = await say(either, again)
+    assert answer.effect is not None
+    assert (answer.effect.status, answer.effect.attempts) == (EffectStatus.IN_DOUBT, 2)
+    assert "no record of it" in (answer.effect.why or "")
+    await say(either, an_outcome("a", 4, EffectStatus.NOT_DONE, since=ordered, began=ordered))
+    assert await status(either) is EffectStatus.IN_DOUBT, "the attempt of before proves nothing"
+
+
+async def test_an_effect_whose_newest_attempt_its_run_knows_is_tried_again_after_records_were_lost(
+    either: Store,
+) -> None:
+    ordered = now()
+    await say(either, a_begin("a", 1, since=ordered, began=ordered))
+    await say(either, an_outcome("a", 2, EffectStatus.NOT_DONE))
+    await lose_what_came_later(either)
+    again = a_begin("a", 3, "t3", after="t1", since=ordered, began=ordered)
+    assert (await say(either, again)).verdict is Verdict.FRESH
+
+
+async def status(store: Store) -> EffectStatus | None:
+    answer = await store.write(a_write("a", 9, None, a_fence(FenceOp.READ, "a")), patience=PATIENCE)
+    return answer.effect.status if answer.effect else None
+
+
 async def test_an_outcome_that_comes_after_its_record_was_lost_is_stored(either: Store) -> None:
     ordered = now()
     await say(either, a_begin("a", 1, since=ordered, began=ordered))

@@ -9,11 +9,11 @@ declare
     ends timestamptz := now_at + make_interval(secs => (f->>'in_flight')::float);
     doubt timestamptz;
 begin
+    if perdure.doubt_lost_record(w) then
+        return 'standing';
+    end if;
     select * into old from perdure.effect where key = f->>'key';
     if not found then
-        if perdure.doubt_lost_record(w) then
-            return 'standing';
-        end if;
         insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, version)
             values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', f->>'token', 'attempting',
                 f->>'digest', now_at, now_at, ends, (w->>'version')::bigint);

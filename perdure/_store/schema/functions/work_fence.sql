@@ -4,13 +4,12 @@ language plpgsql set search_path = perdure, pg_temp as $$
 declare
     f jsonb := w->'fence';
 begin
-    if not exists (select from perdure.effect where key = f->>'key') then
-        -- An earlier outcome finds a lost record too, and is settled below as a late one.
-        if not (perdure.epoch() > 0 and perdure.doubt_lost_record(w))
-            and (f->>'op' = 'lost' or f->>'op' = 'outcome' and f->>'status' = 'not_done') then
-            perform perdure.bar_attempts(w);
-            return 'standing';
-        end if;
+    if perdure.epoch() > 0 and perdure.doubt_lost_record(w) then
+        null; -- an earlier outcome finds a lost record too, and is settled below as a late one
+    elsif (f->>'op' = 'lost' or f->>'op' = 'outcome' and f->>'status' = 'not_done')
+        and not exists (select from perdure.effect where key = f->>'key') then
+        perform perdure.bar_attempts(w);
+        return 'standing';
     end if;
     case f->>'op'
         when 'outcome', 'resolve' then
