@@ -226,12 +226,20 @@ class MemoryStore:
         deadline = now + timedelta(seconds=fence.in_flight)
         if (known := self._effects.get(fence.key)) is not None:
             old, token = known.view, fence.after if fence.op is FenceOp.BEGIN else fence.token
-            is_newest = fence.op is not FenceOp.LOST and old.token == token
-            if old.status is not EffectStatus.NOT_DONE or old.version >= self.epoch or is_newest:
+            if not 0 < old.version < self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
                 return False
-            known.earlier_doubt = min(datetime.fromtimestamp(old.version / 1_000_000, UTC), now)
-            known.deadline, known.attempt_at, known.earlier_deadline = deadline, now, None
-            lost = {"status": EffectStatus.IN_DOUBT, "token": "lost", "attempts": old.attempts + 1, "why": why}
+            if not _may_be_missing(fence, known=old.token == token):
+                return False
+            known.earlier_doubt = known.in_doubt_since or min(datetime.fromtimestamp(old.version / 1_000_000, UTC), now)
+            known.deadline, known.attempt_at = max(known.deadline, deadline), now
+            known.earlier_deadline = None
+            lost = {
+                "status": EffectStatus.IN_DOUBT,
+                "token": "lost",
+                "attempts": old.attempts + 1,
+                "why": why,
+                "version": 0,
+            }
             known.view = old.model_copy(update=lost)
             return True
         view = EffectView(status=EffectStatus.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why=why)
@@ -287,13 +295,30 @@ class MemoryStore:
         if outcome and about_this_one and known.earlier_doubt is not None:
             becomes, why = EffectStatus.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
         if outcome and fence.by is None:
-            late = not current or was is not EffectStatus.ATTEMPTING
+            late = not current or was is not EffectStatus.ATTEMPTING or known.view.version < self.epoch
         else:  # a look-up and the run itself know the newest write about the effect
             late = version <= known.view.version
         known.learn(
             version, status=becomes, why=why, **({"receipt": fence.receipt} if becomes is EffectStatus.DONE else {})
         )
         return Verdict.STORED, late and becomes is not EffectStatus.IN_DOUBT
+
+
+def _may_be_missing(fence: Fence, *, known: bool) -> bool:
+    """Whether an attempt may be missing in a record of before the epoch.
+
+    Args:
+        known: whether the run knows the newest one in it.
+    """
+    match fence.op:
+        case FenceOp.LOST:
+            return True
+        case FenceOp.BEGIN | FenceOp.READ | FenceOp.RESOLVE:
+            return fence.inline or not known
+        case FenceOp.OUTCOME:
+            return not known
+        case _:
+            return False
 
 
 def _gate(entity: _Entity, write: Write) -> Gate:

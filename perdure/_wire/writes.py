@@ -88,6 +88,7 @@ class Fence(_Record):
         since: time of the first order, in microseconds. If an effect was ordered before the newest epoch, the absence
             of a record does not mean that it was never attempted (invariant 11). None = not known.
         began: start of the first run of the chain that orders the effect, in microseconds.
+        inline: whether a workflow task that was lost may have made an attempt that the run does not know.
     """
 
     op: FenceOp
@@ -105,6 +106,7 @@ class Fence(_Record):
     by: str | None = None
     since: int | None = None
     began: int | None = None
+    inline: bool = False
 
 
 class Move(_Record):

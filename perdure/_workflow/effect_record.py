@@ -145,6 +145,7 @@ class EffectRecord(Generic[In, Out]):
             in_flight=self.timeout.total_seconds(),
             since=self._since,
             began=self._run.began,
+            inline=self.inline,
             **more,
         )
 

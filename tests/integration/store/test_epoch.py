@@ -44,9 +44,9 @@ async def test_an_attempt_that_was_ordered_before_is_in_doubt_and_may_be_taken_o
     in_flight = answer.effect.in_flight
     assert 20 - (time.monotonic() - begun) <= in_flight <= 20, "for as long as one that is begun now"
     after: dict[str, Any] = {"after": answer.effect.token, "since": ordered, "began": ordered}
-    taken = await say(either, a_begin("a", 3, "t3", digest="what it really was", **after))
+    taken = await say(either, a_begin("a", now(), "t3", digest="what it really was", **after))
     assert taken.verdict is Verdict.FRESH, "nobody knows its input, so any fits"
-    assert (await say(either, a_begin("a", 4, "t4", digest="another", **after))).verdict is Verdict.DIFFERENT
+    assert (await say(either, a_begin("a", now(), "t4", digest="another", **after))).verdict is Verdict.DIFFERENT
 
 
 async def test_it_is_in_doubt_since_it_was_ordered(either: Store) -> None:
@@ -78,7 +78,7 @@ async def lose_what_came_later(store: Store) -> None:
         store.epoch = now()
 
 
-@pytest.mark.parametrize("op", [FenceOp.BEGIN, FenceOp.LOST, FenceOp.READ])
+@pytest.mark.parametrize("op", [FenceOp.BEGIN, FenceOp.LOST, FenceOp.READ, FenceOp.RESOLVE])
 async def test_an_effect_that_was_not_done_by_an_older_record_is_in_doubt_for_a_run_that_does_not_know_that_attempt(
     either: Store, op: FenceOp
 ) -> None:
@@ -88,7 +88,8 @@ async def test_an_effect_that_was_not_done_by_an_older_record_is_in_doubt_for_a_
     await lose_what_came_later(either)
     again = a_begin("a", 3, "t3", since=ordered, began=ordered)
     if op is not FenceOp.BEGIN:
-        again = a_write("a", 3, None, a_fence(op, "a", "", since=ordered, began=ordered))
+        given = EffectStatus.NOT_DONE if op is FenceOp.RESOLVE else None
+        again = a_write("a", 3, None, a_fence(op, "a", "", since=ordered, began=ordered, status=given))
     answer = await say(either, again)
     assert answer.effect is not None
     assert (answer.effect.status, answer.effect.attempts) == (EffectStatus.IN_DOUBT, 2)
@@ -97,15 +98,26 @@ async def test_an_effect_that_was_not_done_by_an_older_record_is_in_doubt_for_a_
     assert await status(either) is EffectStatus.IN_DOUBT, "the attempt of before proves nothing"
 
 
+@pytest.mark.parametrize("inline", [False, True])
 async def test_an_effect_whose_newest_attempt_its_run_knows_is_tried_again_after_records_were_lost(
-    either: Store,
+    either: Store, *, inline: bool
 ) -> None:
+    """But not an inline one: a workflow task that was lost may have tried it again."""
     ordered = now()
     await say(either, a_begin("a", 1, since=ordered, began=ordered))
     await say(either, an_outcome("a", 2, EffectStatus.NOT_DONE))
     await lose_what_came_later(either)
-    again = a_begin("a", 3, "t3", after="t1", since=ordered, began=ordered)
-    assert (await say(either, again)).verdict is Verdict.FRESH
+    again = a_begin("a", 3, "t3", after="t1", since=ordered, began=ordered, inline=inline)
+    assert (await say(either, again)).verdict is (Verdict.STANDING if inline else Verdict.FRESH)
+
+
+async def test_an_outcome_that_is_on_record_again_after_records_were_lost_wakes_the_run(either: Store) -> None:
+    ordered = now()
+    await say(either, a_begin("a", 1, since=ordered, began=ordered))
+    await lose_what_came_later(either)
+    assert (await say(either, an_outcome("a", now(), EffectStatus.DONE))).verdict is Verdict.STORED
+    if isinstance(either, PostgresStore):
+        assert await either.pool.fetchval("select count(*) from perdure.outbox where kind = 'wake'") == 1
 
 
 async def status(store: Store) -> EffectStatus | None:

@@ -1,6 +1,7 @@
 -- Records an effect as in doubt if the record of an attempt may be lost: the effect was ordered before the newest epoch, or by a run that
--- may repeat an order from before it, and it has no record, or one from before the epoch that says not_done. Such a record proves nothing
--- if an attempt is missing in it: one that was lost, or all that came before a run that does not know its token.
+-- may repeat an order from before it, and it has no record, or one from before the epoch in which an attempt may be missing. That is so
+-- if an attempt was lost, if the run does not know the newest attempt on record, or if a workflow task that was lost may have made one.
+-- A record that is a doubt of this kind has version 0.
 create or replace function perdure.doubt_lost_record(w jsonb) returns boolean
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -28,9 +29,12 @@ begin
         insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, why)
             values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', gen_random_uuid()::text, 'in_doubt', '',
                 least(to_timestamp(since / 1e6), case when began >= now_epoch then x.created_at end, now_at), now_at, ends, reason);
-    elsif old.status = 'not_done' and old.version < now_epoch and (f->>'op' = 'lost' or old.token is distinct from known) then
+    elsif old.version between 1 and now_epoch - 1 and old.status in ('not_done', 'attempting', 'in_doubt')
+        and (f->>'op' = 'lost' or f->>'op' in ('begin', 'read', 'resolve') and (coalesce((f->>'inline')::boolean, false) or old.token is distinct from known)
+            or f->>'op' = 'outcome' and old.token is distinct from known) then
         update perdure.effect set token = gen_random_uuid()::text, status = 'in_doubt', attempts = attempts + 1, attempt_at = now_at,
-            deadline = ends, earlier_doubt = least(to_timestamp(old.version / 1e6), now_at), earlier_deadline = null, why = reason
+            deadline = greatest(deadline, ends), version = 0, earlier_deadline = null, why = reason,
+            earlier_doubt = coalesce(perdure.in_doubt_since(old), least(to_timestamp(old.version / 1e6), now_at))
             where key = old.key;
     else
         return false;

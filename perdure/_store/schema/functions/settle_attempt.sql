@@ -24,8 +24,10 @@ begin
     update perdure.effect set status = becomes, receipt = case when becomes = 'done' then nullif(f->'receipt', 'null') else receipt end,
         why = f->>'why', settled_by = f->>'by', version = greatest(version, (w->>'version')::bigint) where key = old.key;
     -- A late outcome: a run that took the attempt for lost, parked the effect or gave it up must receive it. A look-up and the run itself
-    -- know the newest write about the effect, so their outcome is late if another write has come since.
-    if becomes <> 'in_doubt' and (case when f->>'by' is null and outcome then old.token <> f->>'token' or old.status <> 'attempting'
+    -- know the newest write about the effect, so their outcome is late if another write has come since. After a restore, the record does
+    -- not show what the run has done.
+    if becomes <> 'in_doubt' and (case when f->>'by' is null and outcome
+            then old.token <> f->>'token' or old.status <> 'attempting' or old.version < perdure.epoch()
             else (w->>'version')::bigint <= old.version end) then
         insert into perdure.outbox (lifecycle, id, generation, kind, body)
             select w->>'lifecycle', w->>'id', (w->>'generation')::int, 'wake', jsonb_build_object('key', old.key)
