@@ -58,7 +58,10 @@ class _Entity:
         """Return to the state before the first attempt."""
         if (kept := self.untouched) is not None:
             self.version, self.state, self.final = kept.version, kept.state, kept.final
-            self.moves, self.snapshot, self.untouched = kept.moves, kept.snapshot, None
+            self.moves, self.snapshot, self.untouched = [*kept.moves], kept.snapshot, None
+
+
+_Entities = dict[tuple[str, str], _Entity]
 
 
 class MemoryStore:
@@ -70,14 +73,17 @@ class MemoryStore:
 
     Attributes:
         epoch: when records were last lost, in microseconds; 0 = never.
+        keeps_moments: whether to keep how it was after each write, for `lose_commits`.
     """
 
     def __init__(self, clock: Callable[[], datetime], on_late: Callable[[str], None] | None = None) -> None:
         self._clock = clock
         self._on_late = on_late
-        self._entities: dict[tuple[str, str], _Entity] = {}
+        self._entities: _Entities = {}
         self._effects: dict[str, _Effect] = {}
         self.epoch = 0
+        self.keeps_moments = False
+        self._moments: list[tuple[_Entities, dict[str, _Effect]]] = [({}, {})]
 
     def start(self, entity: Entity, state: str) -> None:
         """The writes of `perdure.start` in the app's transaction."""
@@ -93,10 +99,24 @@ class MemoryStore:
 
     def lose_records(self) -> None:
         """Lose all attempts, as if the database were restored, or a standby without them took over."""
-        for entity in self._entities.values():
+        self._go_back({}, {})
+
+    def lose_commits(self, count: int) -> None:
+        """Lose the last writes, as far as there are moments to go back to; see `keeps_moments`."""
+        self._go_back(*self._moments[-count - 1 if count < len(self._moments) else 0])
+
+    def _go_back(self, entities: _Entities, effects: dict[str, _Effect]) -> None:
+        for key, entity in self._entities.items():
+            if (kept := entities.get(key)) is not None and kept.generation == entity.generation:
+                entity.untouched = kept
             entity.restore()
-        self._effects.clear()
+        self._effects = dict(effects)
+        self._moments = [self._moment()]
         self.epoch = int(self._clock().timestamp() * 1_000_000)
+
+    def _moment(self) -> tuple[_Entities, dict[str, _Effect]]:
+        entities = {key: replace(each, moves=[*each.moves]) for key, each in self._entities.items()}
+        return entities, {key: replace(each) for key, each in self._effects.items()}
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         entity = self._entities.get((write.lifecycle, write.id))
@@ -119,6 +139,8 @@ class MemoryStore:
                 gate = Gate.UNSETTLED
             else:
                 _move(entity, write.version, write.move)
+        if self.keeps_moments:
+            self._moments.append(self._moment())
         return Answer(
             gate=gate,
             state=entity.state,

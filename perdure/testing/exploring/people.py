@@ -102,7 +102,7 @@ class People:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
             on_record = world.database.store.effects().get(parked[0]["key"])
-            if on_record is not None and not on_record.in_doubt:
+            if on_record is not None and not on_record.in_doubt and on_record.attempts >= parked[0]["attempts"]:
                 world.found("parked, and known", f"{entity}: {parked[0]['effect']}")
             self._resolve(entity, parked[0]["key"])
             return True

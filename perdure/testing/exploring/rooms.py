@@ -21,8 +21,13 @@ class OnRecord(Protocol):
 
     def version(self, entity: Entity) -> int: ...
 
+    keeps_moments: bool
+
     def lose_records(self) -> None:
         """The records of all attempts are lost, as by a restore."""
+
+    def lose_commits(self, count: int) -> None:
+        """The last commits are lost."""
 
 
 class DatabaseRoom(Protocol):

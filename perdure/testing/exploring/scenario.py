@@ -35,7 +35,8 @@ class Event:
         at: seconds after the start.
         what: a fault, or `cancel`, `cancel through Temporal`, `retry`, `send again`, `message`, `confirm` (a message
             confirms what was done), `update` (one of the author's), `again` (a message is delivered once more),
-            `terminate`, `lose Temporal`, `restore` (the database is as it was before the first attempts), `evict`,
+            `terminate`, `lose Temporal`, `restore` (the database is as it was before the first attempts),
+            `lose commits` (it is as it was some commits ago), `evict`,
             `start worker`, `deploy` (workers of the newest build replace all others), `mirror` (it is written once
             more), `worker's clock` and `Temporal's clock` (they jump).
         seconds: how long that lasts.

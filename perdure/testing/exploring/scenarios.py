@@ -18,9 +18,20 @@ FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
 EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
     *("confirm", "update", "deploy"),
-    *("evict", "terminate", "lose Temporal", "restore", "start worker", "worker's clock", "Temporal's clock", *FAULTS),
+    *(
+        "evict",
+        "terminate",
+        "lose Temporal",
+        "restore",
+        "lose commits",
+        "start worker",
+        "worker's clock",
+        "Temporal's clock",
+        *FAULTS,
+    ),
 )
 AT_RENEWAL = ("message", "message", "confirm", "update", "retry", "cancel", "cancel through Temporal", "kill", "stop")
+RESTORES = ("restore", "lose commits")
 _STEPS = ("done", "fails", "killed before")
 
 
@@ -99,7 +110,7 @@ def _event(random: Random) -> Event:
 def _possible(events: tuple[Event, ...]) -> tuple[Event, ...]:
     """What the database can make good: an order that is later than a restore, by a clock of Temporal's that is ahead by
     minutes, it takes for one that came after it."""
-    restored = any(each.what == "restore" for each in events)
+    restored = any(each.what in RESTORES for each in events)
     return tuple(each for each in events if not restored or each.what != "Temporal's clock")
 
 

@@ -80,8 +80,14 @@ class SqlDatabase:
         """The newest snapshot of an entity."""
         return self._record.snapshot(lifecycle, entity_id)
 
+    keeps_moments = False
+
     def lose_records(self) -> None:
         """Not played: that PostgreSQL is restored is tested with real servers."""
+        raise NotImplementedError
+
+    def lose_commits(self, count: int) -> None:
+        """Not played either."""
         raise NotImplementedError
 
     def moves(self, entity: Entity) -> list[Move]:

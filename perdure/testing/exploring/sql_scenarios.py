@@ -11,7 +11,7 @@ from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.programs import NAME, SECOND, Program
 from perdure.testing.exploring.random_lifecycles import CONTRACTS
 from perdure.testing.exploring.scenario import Fault, Scenario
-from perdure.testing.exploring.scenarios import smaller_scenarios, smaller_steps, with_help, without_help
+from perdure.testing.exploring.scenarios import RESTORES, smaller_scenarios, smaller_steps, with_help, without_help
 from perdure.testing.exploring.sql_acts import OUTSIDE, PLACES, STARTS, VERBS, WAYS, Act
 
 
@@ -47,7 +47,7 @@ def sql_scenario(seed: int) -> SqlScenario:
     acts.sort(key=lambda each: each.at)
     newer = any(each.what == "remark" for each in acts)
     builds = random.choice(((1,), (1, 1)) if newer else ((1,), (1, 1), (0, 1), (1, 0)))
-    events = tuple(each for each in base.events if each.what != "restore")
+    events = tuple(each for each in base.events if each.what not in RESTORES)
     return SqlScenario(
         seed=seed,
         given=None,

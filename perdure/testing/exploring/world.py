@@ -127,6 +127,7 @@ class World:
     def _play(self, entity: Entity) -> None:
         for _ in self.scenario.builds:
             self.start_worker()
+        self.database.store.keeps_moments = any(each.what == "lose commits" for each in self.scenario.events)
         self.relay.start(entity, self.scenario.given)
         for event in self.scenario.events:
             self.loop.call_later(event.at, self._happens_to_one, event)
@@ -407,9 +408,12 @@ class World:
                 self._deploy()
             case "start worker":
                 self.start_worker()
-            case "restore":
+            case "restore" | "lose commits":
                 self.observed.lose_records()
-                self.database.store.lose_records()
+                if event.what == "restore":
+                    self.database.store.lose_records()
+                else:
+                    self.database.store.lose_commits(self.random.randint(1, 8))
                 for each in self.database.rows.values():
                     self.loop.call_later(event.seconds, self.people.reconcile, each.entity)
             case "worker's clock":
