@@ -10,8 +10,9 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.app_column import AppColumn
 from perdure.testing.exploring.authoring import Author
 from perdure.testing.exploring.contracts import COUNT, contracts
+from perdure.testing.exploring.interpreter import Interpreter
 from perdure.testing.exploring.other_side import SECRET
-from perdure.testing.exploring.programs import Interpreter, Place, Program
+from perdure.testing.exploring.programs import Place, Program
 from tests.chaos.plan import GENERATED
 
 PACE = 0.2

@@ -1,4 +1,4 @@
-"""Writes random programs for the interpreter of `programs`."""
+"""Writes random programs for the interpreter."""
 
 from __future__ import annotations
 

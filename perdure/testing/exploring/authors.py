@@ -194,7 +194,7 @@ class _Timed(World):
         pauses = [(before, after) for before, after in pairs if after - before >= PAUSE / 2]
         moments = [0.0, *(after for _, after in pauses)]
         calls = {what.partition(" ")[2]: count for (place, what), count in self.seen.items() if place == "call"}
-        return Course(moments, pauses, dict(self._places), calls)
+        return Course(moments, pauses, dict(self.incidents.reached), calls)
 
 
 def _course_of(subject: Subject, given: Any) -> Course:

@@ -122,7 +122,7 @@ class Connection:
         database, world = self._database, self._database.world
         loop = world.loop
         until = loop.time() + patience
-        await world.point(self._worker, "before the commit")
+        await world.incidents.reach(self._worker, "before the commit")
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
         answer = await database.store.write(write, patience=patience)
@@ -130,7 +130,7 @@ class Connection:
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")
             await self._pause(until - loop.time(), until, "the reply was lost")
-        await world.point(self._worker, "after the commit")
+        await world.incidents.reach(self._worker, "after the commit")
         return answer
 
     async def _pause(self, seconds: float, until: float, why: str) -> None:

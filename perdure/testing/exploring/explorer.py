@@ -16,8 +16,8 @@ from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.steps import Step
-from perdure.testing.exploring import programs
 from perdure.testing.exploring.authoring import RARE, Author
+from perdure.testing.exploring.interpreter import Explored
 from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
 from perdure.testing.exploring.random_lifecycles import random_lifecycles
 from perdure.testing.exploring.scenario import RENEWS, Finding, Scenario
@@ -73,7 +73,7 @@ def catalogue() -> set[tuple[str, str]]:
     `start_to_close` is left out: an activity ends by itself before that, unless its worker stands still several times,
     each time for less than its heartbeat may take.
     """
-    contracts = contracts_of(programs.Explored)
+    contracts = contracts_of(Explored)
     effects = [each.identity for each in contracts if isinstance(each, Effect)]
     pairs = {("call", f"{how} {name}") for how in CALLS for name in effects}
     pairs |= {("look-up", f"{how} {each.identity}") for how in LOOKS for each in contracts if isinstance(each, Lookup)}

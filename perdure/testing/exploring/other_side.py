@@ -101,9 +101,9 @@ class OtherSide:
         world.cover("call", f"{how} {effect.identity}")
         await self._wait(0.002)
         if how == "frozen":
-            world.inject_fault(worker, "freeze", effect.timeout.total_seconds() + world.span(20))
+            world.incidents.inject(worker, "freeze", effect.timeout.total_seconds() + world.span(20))
         elif how == "killed before":
-            world.inject_fault(worker, "kill", 3.0)
+            world.incidents.inject(worker, "kill", 3.0)
         await worker.here()
         if how == "no place":
             raise NotDone("no place was free", counts=False)
@@ -125,9 +125,9 @@ class OtherSide:
             raise ConnectionError("this reply came too late")
         receipt = self._accept(effect, attempt.key, given, began)
         if how == "killed after":
-            world.inject_fault(worker, "kill", 3.0)
+            world.incidents.inject(worker, "kill", 3.0)
         elif how == "cut off after":
-            world.inject_fault(worker, "cut off", world.span(30))
+            world.incidents.inject(worker, "cut off", world.span(30))
         await worker.here()
         if how == "noted":
             raise InDoubt("no word of it")
@@ -163,7 +163,7 @@ class OtherSide:
         how = self._next(step.identity, "done")
         await self._wait(0.001)
         if how == "killed before":
-            self._world.inject_fault(worker, "kill", 3.0)
+            self._world.incidents.inject(worker, "kill", 3.0)
         await worker.here()
         if how != "done":
             raise RuntimeError(f"the step failed for {SECRET}")

@@ -122,7 +122,7 @@ class People:
         world = self._world
         shown = world.database.moves(entity)[-1].state
         if shown == STARTING:
-            shown = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
+            shown = world.subject.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
         if shown == state or world.observed.records_lost:
             return
         if world.observed.histories_lost and entity not in self._reconciled:

@@ -119,7 +119,7 @@ class VirtualRelay:
         if away or self._random.random() < _LATE:
             world.loop.call_later(away + AGAIN, self._start_again, row, carried)
             return
-        initial = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
+        initial = world.subject.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
         database.store.delivered(entity, initial)
         row.on_record = True
 

@@ -44,7 +44,7 @@ class ScenarioEnd:
 
 def end_of(world: World, entity: Entity) -> ScenarioEnd:
     """How an entity has ended in a world."""
-    declared = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared
+    declared = world.subject.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared
     names = [move.state for move in world.database.moves(entity) if move.state != STARTING]
     states = [declared[name].name for name, _ in groupby([declared.initial.value, *names])][1:]
     happened: dict[str, int] = {}

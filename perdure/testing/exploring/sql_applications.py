@@ -87,7 +87,7 @@ class Applications:
     async def start(self, lifecycle: str, entity_id: str, program: Any, act: Act) -> bool:
         """Start an entity, if it is not there; whether that was committed."""
         given, world = program.model_dump(mode="json"), self._world
-        known = world.app_with(lifecycle)
+        known = world.subject.app_with(lifecycle)
         name = NOWHERE if act.how == "nowhere" else lifecycle
 
         async def work(session: VirtualSession) -> bool:

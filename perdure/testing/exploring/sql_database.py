@@ -218,6 +218,6 @@ class Borrowed:
 
     async def _point(self, place: str) -> None:
         try:
-            await self._database.world.point(self._worker, place)
+            await self._database.world.incidents.reach(self._worker, place)
         except Gone:
             await self._database.never()  # nothing returns to a process that was killed

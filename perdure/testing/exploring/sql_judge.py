@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure._worker.record import check_record
 from perdure.errors import DeclarationError
+from perdure.testing.exploring.gathering import evidence_of
 from perdure.testing.exploring.judge import judge
 from perdure.testing.exploring.scenario import Finding
 from perdure.testing.exploring.sql_acts import NOWHERE
@@ -37,7 +38,7 @@ async def judge_all(world: SqlWorld) -> list[Finding]:
     sessions = world.database.sessions
     found: list[Finding] = []
     for row in world.database.rows.values():
-        found += judge(world.evidence(row.entity))
+        found += judge(evidence_of(world, row.entity))
     found += [Finding("a row that is due stays", str(dict(row))) for row in await sessions.fetch(_DUE, NOWHERE)]
     for row in await sessions.fetch(_REJECTED):
         unfit = row["message_id"] in world.unfit or (row["kind"] == "start" and row["id"] in world.applications.unfit)

@@ -169,7 +169,7 @@ class SqlWorld(World):
     def _event(self, event: Event) -> None:
         rows = sorted(self.database.rows)
         if rows:
-            self._happens(self.random.choice(rows), event)
+            self.incidents.happen_to(self.random.choice(rows), event)
 
     def relay_crashes(self, place: str) -> bool:
         """Whether a relay is killed at this place now."""

@@ -41,6 +41,10 @@ class Subject:
     secret: str | None = None
     acts: Mapping[str, Act] = field(default_factory=dict)
 
+    def app_with(self, lifecycle: str) -> App:
+        """The first build that has a lifecycle."""
+        return next(app for _, app in sorted(self.builds.items()) if lifecycle in app.lifecycles)
+
 
 def bodies_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Any]:
     """Bodies of all contracts of a lifecycle, played by the other side of the world in which they are called."""

@@ -243,7 +243,7 @@ class Worker:
                 return
             task.completed(task)
 
-        self.world.loop.call_later(self.world.report_time(task), received)
+        self.world.loop.call_later(self.world.incidents.report_time(task), received)
 
     # -- activities
 

@@ -16,16 +16,17 @@ from temporalio.converter import DataConverter
 
 from perdure._activity import execution as attempts
 from perdure._activity.hosting import TemporalHost
-from perdure._wire.names import MIRROR
 from perdure._wire.writes import Write
 from perdure._workflow.performing import Performance
 from perdure.app import App
 from perdure.contracts.keys import Entity
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.answers import Answer, Answers, watching
-from perdure.testing.exploring.database import VirtualDatabase, belongs
-from perdure.testing.exploring.evidence import Evidence, PerformResult, Sent
+from perdure.testing.exploring.database import VirtualDatabase
+from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.executions import Execution
+from perdure.testing.exploring.gathering import evidence_of, results_of
+from perdure.testing.exploring.incidents import Incidents
 from perdure.testing.exploring.judge import judge, judge_keys
 from perdure.testing.exploring.observed import Observed
 from perdure.testing.exploring.other_side import OtherSide
@@ -33,7 +34,7 @@ from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
 from perdure.testing.exploring.rooms import DatabaseRoom, RelayRoom
 from perdure.testing.exploring.runs import Run
-from perdure.testing.exploring.scenario import RENEWS, Event, Finding, Scenario
+from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.stand_ins import standing_in
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.temporal import VirtualTemporal
@@ -50,8 +51,6 @@ LARGEST_RECEIPT = 2_000
 MOST_ACTIVATIONS = 3_000
 MOST_RUNS = 120
 LONGEST = timedelta(days=2)
-_REPORT, _LONG_REPORT = 0.001, 0.05
-"""Seconds between the completion of a workflow task and its receipt: usually, and long enough for a message to come."""
 _HELP = 80
 """Number of acts of people, after which the scenario counts as endless."""
 
@@ -92,11 +91,10 @@ class World:
         self.database: DatabaseRoom = rooms[0]
         self.relay: RelayRoom = rooms[1]
         self.people: People = People(self)
+        self.incidents: Incidents = Incidents(self)
         self.workers: list[Worker] = []
         self._builds = scenario.builds
         self._hosts: dict[tuple[int, str], sdk.Host] = {}
-        self._places: Counter[str] = Counter()
-        self._faults = {(each.place, each.number): each for each in scenario.faults}
         self._activations = 0
 
     def take_loop(self) -> VirtualTime:
@@ -130,7 +128,7 @@ class World:
         self.database.store.keeps_moments = any(each.what == "lose commits" for each in self.scenario.events)
         self.relay.start(entity, self.scenario.given)
         for event in self.scenario.events:
-            self.loop.call_later(event.at, self._happens_to_one, event)
+            self.loop.call_later(event.at, self.incidents.happen, event)
         self._until_over(entity)
         for _ in range(self.scenario.restarts):
             if self.findings:
@@ -150,8 +148,8 @@ class World:
             still = [each for each in entities if not self.is_over(each)]
             if not still:
                 for each in entities:
-                    self.findings += judge(self.evidence(each))
-                self.findings += judge_keys(self._results_of(entity), entity, began)
+                    self.findings += judge(evidence_of(self, each))
+                self.findings += judge_keys(results_of(self, entity), entity, began)
                 return
             if not sum(self.people.help(each) for each in still):
                 execution = self.temporal.executions.get(still[0].workflow_id(None))
@@ -185,46 +183,6 @@ class World:
                 self.loop.run_forever()
         except (StandsStill, NeverEnds):
             pass
-
-    def _jump(self, seconds: float) -> timedelta:
-        return timedelta(seconds=10 * seconds * self.random.choice((-1, 1)))
-
-    def _results_of(self, entity: Entity) -> dict[str, list[PerformResult]]:
-        """The results under all keys that are of no other entity."""
-        others = [row.entity for entity_id, row in self.database.rows.items() if entity_id != entity.id]
-        return {
-            key: each for key, each in self.observed.results.items() if not any(belongs(key, other) for other in others)
-        }
-
-    def evidence(self, entity: Entity) -> Evidence:
-        """What is known of an entity that is over."""
-        store, observed = self.database.store, self.observed
-        kept, secret = store.snapshot(entity.lifecycle, entity.id), self.subject.secret
-        keeps = secret is not None and isinstance(kept, dict) and "received" in kept
-        results = observed.results_at_end(entity, store.version(entity))
-        rounds = [Entity(entity.lifecycle, entity.id, number) for number in range(entity.generation + 1)]
-
-        def is_its_own(key: str) -> bool:  # results of another entity count where that one is judged
-            return any(belongs(key, each) for each in rounds)
-
-        return Evidence(
-            entity,
-            results={key: each for key, each in results.items() if is_its_own(key)},
-            accounts=self.other_side.accounts,
-            effects={key: view for key, view in store.effects().items() if is_its_own(key)},
-            moves=self.database.moves(entity),
-            states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
-            settled_by_person=observed.settled_by_person,
-            records_lost=observed.records_lost,
-            performed_again=None if observed.histories_lost else observed.performed_again,
-            workers_lost=observed.workers_lost,
-            told_in_doubt=observed.told_in_doubt if observed.histories_lost else (),
-            sent=self.sent(entity),
-            received=kept["received"] if keeps else None,
-            acknowledged=observed.acknowledged[entity] if keeps else (),
-            updated=kept.get("updated", ()) if keeps else (),
-            secret=secret,
-        )
 
     def sent(self, entity: Entity) -> list[Sent]:
         """The messages that the application sent to an entity."""
@@ -267,7 +225,7 @@ class World:
         started = len(self.workers)
         return self._builds[started] if started < len(self._builds) else max(self._builds)
 
-    def _deploy(self) -> None:
+    def deploy(self) -> None:
         """Workers of the newest build take the place of all others."""
         self._builds = (max(self.subject.builds),)
         for each in self.workers:
@@ -279,13 +237,9 @@ class World:
         able = [each for each in self.workers if each.takes_work and lifecycle in each.app.lifecycles]
         return self.random.choice(able) if able else None
 
-    def app_with(self, lifecycle: str) -> App:
-        """The first build that has a lifecycle."""
-        return next(app for _, app in sorted(self.subject.builds.items()) if lifecycle in app.lifecycles)
-
     def host_of(self, lifecycle: str, app: App | None = None) -> sdk.Host:
         """Makes the SDK's instances of a lifecycle for a worker of `app`."""
-        app = app or self.app_with(lifecycle)
+        app = app or self.subject.app_with(lifecycle)
         known = self._hosts.get((id(app), lifecycle))
         if known is None:
             kind = app.lifecycle(lifecycle)
@@ -311,118 +265,6 @@ class World:
         cause = why.__cause__
         self.found("workflow task fails", f"{run.workflow_id}: {why}" + (f": {cause}" if cause else ""))
         self.temporal.terminate(run.workflow_id)
-
-    def report_time(self, task: WorkflowTask) -> float:
-        """How many seconds the report of a workflow task takes. Where its run continues as new, something may happen
-        meanwhile."""
-        if not any(command.HasField("continue_as_new_workflow_execution") for command in task.commands):
-            return _REPORT
-        self._places[RENEWS] += 1
-        fault = self._faults.get((RENEWS, self._places[RENEWS]))
-        if fault is None:
-            return _REPORT
-        self.cover(RENEWS, fault.what)
-        entity = Entity.of_workflow(task.run.workflow_id, task.run.lifecycle, 0)
-        self._happens(entity.id, Event(self.loop.time(), fault.what, fault.seconds))
-        return _LONG_REPORT
-
-    async def point(self, worker: Worker, place: str) -> None:
-        """A worker comes to a place where something may happen to it."""
-        self._places[place] += 1
-        fault = self._faults.get((place, self._places[place]))
-        if fault is not None:
-            self.cover(place, fault.what)
-            self.inject_fault(worker, fault.what, fault.seconds)
-        await worker.here()
-
-    def inject_fault(self, worker: Worker, what: str, seconds: float) -> None:
-        """A fault; see `Fault`."""
-        until, database = self.loop.time() + seconds, self.database
-        self.observed.workers_lost |= what in ("kill", "freeze", "cut off")
-        match what:
-            case "kill":
-                worker.kill()
-                self.loop.call_later(seconds, self.start_worker)
-            case "freeze":
-                worker.freeze(seconds)
-            case "cut off":
-                worker.cut_off(seconds)
-            case "stop":
-                worker.stop()
-                self.loop.call_later(seconds, self.start_worker)
-            case "away":
-                database.away_until = max(database.away_until, until)
-            case "lose replies":
-                database.loses_replies_until = max(database.loses_replies_until, until)
-            case "lock":
-                database.locked_until = max(database.locked_until, until)
-            case _:
-                raise ValueError(f"{what!r} is no fault")
-
-    def _happens_to_one(self, event: Event) -> None:
-        rows = sorted(self.database.rows)
-        self._happens(self.random.choice(rows) if len(rows) > 1 else rows[0], event)
-
-    def _happens(self, entity_id: str, event: Event) -> None:
-        row = self.database.rows[entity_id]
-        workflow_id = row.entity.workflow_id(None)
-        execution = self.temporal.executions.get(workflow_id)
-        is_open = execution is not None and execution.open
-        self.cover("event", event.what)
-        match event.what:
-            case "cancel":
-                self.people.cancel(row.entity)
-            case "retry":
-                self.people.retry(row.entity)
-            case "send again":
-                self.people.send_again(row.entity)
-            case "message":
-                if self.subject.messages:
-                    self.relay.send(row)
-            case "confirm":
-                self.people.confirm(row.entity)
-            case "update":
-                self.people.append(row.entity)
-            case "again":
-                self.relay.send_again(row)
-            case "cancel through Temporal":
-                if is_open:
-                    self.temporal.request_cancel(workflow_id)
-            case "mirror":
-                if is_open:
-                    self.temporal.signal(workflow_id, MIRROR, "reconciliation")
-            case "terminate":
-                self.observed.lose_histories()
-                if is_open:
-                    self.temporal.terminate(workflow_id)
-                self.loop.call_later(event.seconds, self.relay.recover)
-            case "lose Temporal":
-                self.observed.lose_histories()
-                self.temporal.lose_everything()
-                self.loop.call_later(event.seconds, self.relay.recover)
-            case "evict":
-                if execution is not None and is_open and execution.tasks.task is None:
-                    for worker in self.workers:
-                        worker.evict(execution.run)
-            case "deploy":
-                self._deploy()
-            case "start worker":
-                self.start_worker()
-            case "restore" | "lose commits":
-                self.observed.lose_records()
-                if event.what == "restore":
-                    self.database.store.lose_records()
-                else:
-                    self.database.store.lose_commits(self.random.randint(1, 8))
-                for each in self.database.rows.values():
-                    self.loop.call_later(event.seconds, self.people.reconcile, each.entity)
-            case "worker's clock":
-                self.random.choice(self.workers).clock_ahead += self._jump(event.seconds)
-            case "Temporal's clock":
-                self.temporal.clock_ahead += self._jump(event.seconds)
-            case _:
-                if able := [each for each in self.workers if each.alive]:
-                    self.inject_fault(self.random.choice(able), event.what, event.seconds)
 
 
 def _shown(status: Any) -> str:

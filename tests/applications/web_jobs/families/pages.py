@@ -169,7 +169,7 @@ class Pages:
     async def _befalls(self, how: str) -> None:
         worker = current_worker.get()
         if how == "killed after":
-            self._world.inject_fault(worker, "kill", 3.0)
+            self._world.incidents.inject(worker, "kill", 3.0)
         elif how == "frozen":
             worker.freeze(self._world.span(40))
         await worker.here()

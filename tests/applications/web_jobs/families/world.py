@@ -132,7 +132,7 @@ class FamilyWorld(SqlWorld):
         async def happens() -> None:
             await self.database.read()
             if rows := sorted(self.database.rows):
-                self._happens(self.random.choice(rows), event)
+                self.incidents.happen_to(self.random.choice(rows), event)
 
         self.keep(happens())
 

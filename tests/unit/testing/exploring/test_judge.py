@@ -12,7 +12,8 @@ from perdure._wire.writes import Fence, Verdict, Write
 from perdure._workflow.ledger import Ledger
 from perdure._workflow.recorder import Recorder
 from perdure.testing.exploring.explorer import of_random_lifecycles
-from perdure.testing.exploring.programs import Interpreter, Kept, Program
+from perdure.testing.exploring.interpreter import Interpreter, Kept
+from perdure.testing.exploring.programs import Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 
 plain = memory._move
