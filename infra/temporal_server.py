@@ -61,6 +61,7 @@ class TemporalOnPostgres(TemporalServer):
 
     Attributes:
         postgres: what keeps its databases, `temporal` and `temporal_visibility`.
+        database_port: where the server connects to them: its own, or that of a proxy.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class TemporalOnPostgres(TemporalServer):
         super().__init__(namespace=namespace, log_file=log_file or self._folder / "temporal.log")
         self.ours, self.address = True, f"127.0.0.1:{self.port}"
         self.postgres = postgres or PostgresServer(durable=False)
+        self.database_port = self.postgres.port
         self._temporary = self._folder
         self._settings = _SETTINGS | dict(dynamic_config or {})
         self._ports = {name: free_port() for name in PORTS} | {FRONTEND: self.port, HTTP: self._http_port}
@@ -127,7 +129,7 @@ class TemporalOnPostgres(TemporalServer):
         """Its variables; the ports stay those of the first time."""
         dynamic = self._folder / "dynamic.yaml"
         write_dynamic_config(dynamic, self._settings)
-        database = ServerDatabase("127.0.0.1", self.postgres.port, "postgres")
+        database = ServerDatabase("127.0.0.1", self.database_port, "postgres")
         return server_environment(database, self._ports, dynamic) | _CONNECTIONS | {"LOG_LEVEL": "warn"}
 
     def _namespace_described(self) -> bool:

@@ -225,7 +225,7 @@ class WorkerProcess:
 
     def __init__(self, world: World, app: str, environment: dict[str, str]) -> None:
         self._world = world
-        self._app = app
+        self.app = app
         self._environment = {**world.environment(), "PERDURE_LOG": "text", **environment}
         self.log = world.folder / f"worker-{secrets.token_hex(3)}.log"
         self._process: asyncio.subprocess.Process | Forked | None = None
@@ -244,11 +244,11 @@ class WorkerProcess:
     async def launch(self) -> None:
         """Start it, without waiting until it runs."""
         if self.forked:
-            self._process = Forked(["worker", self._app], self._environment, self.log)
+            self._process = Forked(["worker", self.app], self._environment, self.log)
             return
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "perdure.cli", "worker", self._app),
+                *(sys.executable, "-m", "perdure.cli", "worker", self.app),
                 env=self._environment,
                 stderr=log,
                 stdout=log,

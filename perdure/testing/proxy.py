@@ -7,7 +7,7 @@ half-close.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -36,7 +36,8 @@ class Proxy:
         self._seconds = 0.0
         self._rate = 0.0
         self._free_at = 0.0
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._writers: dict[asyncio.StreamWriter, tuple[int, int]] = {}
+        """Both ends of each open connection, with the port of its client, and the one that the server sees."""
         self._frozen: set[asyncio.StreamWriter] = set()
         self._far_writers: set[asyncio.StreamWriter] = set()
         self._half_closed: set[asyncio.StreamWriter] = set()
@@ -48,13 +49,15 @@ class Proxy:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    def freeze(self, *, new_ones: bool = False) -> None:
-        """Stop forwarding on every connection that is open now, without a word.
+    def freeze(self, *, new_ones: bool = False, only: Collection[int] | None = None) -> None:
+        """Stop forwarding on every connection that is open now, without a word. They stay so when an end is closed.
 
         Args:
             new_ones: on those to come as well, until `thaw`.
+            only: the local ports of the clients whose connections these are, or the ports that the server sees; None =
+                all.
         """
-        self._frozen = set(self._writers)
+        self._frozen |= {each for each, ports in self._writers.items() if only is None or {*ports} & {*only}}
         self._freezes_new = new_ones
 
     def thaw(self) -> None:
@@ -103,7 +106,8 @@ class Proxy:
             writer.transport.abort()
             return
         pair = {writer, far_writer}
-        self._writers |= pair
+        ports = _port(writer, "peername"), _port(far_writer, "sockname")
+        self._writers |= dict.fromkeys(pair, ports)
         self._far_writers.add(far_writer)
         if self._freezes_new:
             self._frozen |= pair
@@ -116,7 +120,8 @@ class Proxy:
             await asyncio.wait(ways)
         finally:
             self._tasks -= ways
-            self._writers -= pair
+            for each in pair:
+                del self._writers[each]
             self._frozen -= pair
             self._far_writers.discard(far_writer)
             self._half_closed.discard(far_writer)
@@ -157,6 +162,11 @@ class Proxy:
                 await writer.drain()
         if writer not in self._frozen:
             writer.transport.abort()
+
+
+def _port(writer: asyncio.StreamWriter, end: str) -> int:
+    address = writer.get_extra_info(end)
+    return address[1] if address else 0  # the connection is over
 
 
 @dataclass(slots=True)

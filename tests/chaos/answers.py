@@ -22,7 +22,7 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Expired, GaveUp, NotPerformed, WasRefused
 from perdure.testing.exploring.answers import Answer, Answers, watching
 from perdure.testing.exploring.evidence import PerformResult
-from tests.chaos.plan import GENERATED
+from tests.chaos.plan import RANDOM
 
 FILE = "CHAOS_ANSWERS"
 """Environment variable of a worker: the file."""
@@ -41,7 +41,7 @@ def keep() -> None:
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def ends(write: Write, answers: Answers) -> None:
-        if write.lifecycle == GENERATED and not workflow.unsafe.is_replaying():
+        if write.lifecycle in RANDOM and not workflow.unsafe.is_replaying():
             os.write(file, line_of(write, answers, time.time()).encode())
 
     _FOR_GOOD.enter_context(watching(lambda performance, end: None, ends))
@@ -50,12 +50,8 @@ def keep() -> None:
 def line_of(write: Write, answers: Answers, at: float) -> str:
     """The line about one end that is ordered."""
     kept = {key: [_as_data(each) for each in all] for key, all in answers.items()}
-    return (
-        json.dumps(
-            {"id": write.id, "generation": write.generation, "version": write.version, "at": at, "results": kept}
-        )
-        + "\n"
-    )
+    entity = {"lifecycle": write.lifecycle, "id": write.id, "generation": write.generation}
+    return json.dumps({"entity": entity, "version": write.version, "at": at, "results": kept}) + "\n"
 
 
 class Kept:
@@ -72,7 +68,7 @@ class Kept:
         self._results: dict[tuple[Entity, int], list[Mapping[str, Sequence[PerformResult]]]] = defaultdict(list)
         for line in path.read_text().splitlines() if path.exists() else ():
             kept = json.loads(line)
-            self._results[Entity(GENERATED, kept["id"], kept["generation"]), kept["version"]].append(
+            self._results[Entity(**kept["entity"]), kept["version"]].append(
                 {
                     key: [PerformResult(_from_data(each), kept["at"]) for each in answers]
                     for key, answers in kept["results"].items()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.contracts.keys import Key
+from perdure.contracts.keys import Entity, Key
+from perdure.testing.exploring.programs import Place
 from tests.chaos import generated
 from tests.chaos.app import app
 from tests.chaos.audit import SETTLE, EffectFacts, Facts
@@ -19,7 +20,7 @@ from tests.chaos.judging import Judge
 from tests.chaos.load import STEPS
 from tests.chaos.other_side import OtherSide
 from tests.chaos.people import Additions
-from tests.chaos.plan import GENERATED, Plan, Start
+from tests.chaos.plan import GENERATED, RANDOM, Plan, Start
 from tests.chaos.postbox import Postbox
 from tests.mail_secret import token_of
 from tests.world import World
@@ -70,33 +71,49 @@ class Books:
         return self.tables[table].get((start.lifecycle, start.id), [])
 
 
+def subjects(plan: Plan, books: Books) -> list[Start]:
+    """All that were started: by the application as planned, and by others."""
+    entities = {*books.bookings, *(entity_id for lifecycle, entity_id in books.tables["ident"] if lifecycle in RANDOM)}
+    entities = {each for each in entities if generated.is_started(each)}
+    planned = [start.id for start in plan.starts if start.lifecycle == GENERATED]
+    for each in [*planned, *entities]:
+        [*ident] = books.tables["ident"].get((generated.lifecycle_of(each), each), [])
+        if ident and ident[0]["final"] == Place.ENDED:  # it has passed all its steps
+            entities |= generated.started_for_sure(plan.seed, each)
+    started = [Start(0.0, generated.lifecycle_of(each), each) for each in sorted(entities)]
+    return [*plan.starts, *started]
+
+
 async def gather(
     world: World,
-    plan: Plan,
+    starts: Sequence[Start],
     books: Books,
     other_side: OtherSide,
     postbox: Postbox,
     counters: dict[str, Additions],
     judge: Judge,
 ) -> list[Facts]:
-    """Facts of every lifecycle of the plan."""
+    """Facts of all that were started."""
     gate = asyncio.Semaphore(20)
 
     async def workflow(start: Start) -> str | None:
         async with gate:
             return await _workflow(world, start)
 
-    workflows = await asyncio.gather(*(workflow(start) for start in plan.starts))
+    workflows = await asyncio.gather(*(workflow(start) for start in starts))
     accepted = _accepted(other_side, postbox, books)
     facts = [
         _facts(start, said, books, accepted.get((start.lifecycle, start.id), {}), other_side, counters)
-        for start, said in zip(plan.starts, workflows, strict=True)
+        for start, said in zip(starts, workflows, strict=True)
     ]
-    return [replace(each, judged=await judge.judge(each.id)) if _to_be_judged(each) else each for each in facts]
+    return [
+        replace(each, judged=await judge.judge(Entity(each.lifecycle, each.id))) if _to_be_judged(each) else each
+        for each in facts
+    ]
 
 
 def _to_be_judged(facts: Facts) -> bool:
-    return facts.lifecycle == GENERATED and facts.workflow == "COMPLETED"
+    return facts.lifecycle in RANDOM and facts.workflow == "COMPLETED"
 
 
 async def _workflow(world: World, start: Start) -> str | None:
@@ -131,9 +148,9 @@ def _accepted(other_side: OtherSide, postbox: Postbox, books: Books) -> dict[tup
     return found
 
 
-def unasked(plan: Plan, other_side: OtherSide, postbox: Postbox, books: Books) -> Iterable[str]:
+def unasked(starts: Sequence[Start], other_side: OtherSide, postbox: Postbox, books: Books) -> Iterable[str]:
     """What the other side has that nobody ever started."""
-    known = {(start.lifecycle, start.id) for start in plan.starts}
+    known = {(start.lifecycle, start.id) for start in starts}
     return [f"{who[0]}/{who[1]}" for who in _accepted(other_side, postbox, books) if who not in known]
 
 
@@ -172,7 +189,7 @@ def _facts(
 def _effect(start: Start, key: str, status: str | None, accepted: int, other_side: OtherSide) -> EffectFacts:
     if start.lifecycle == "march":
         accepted = int(other_side.marched[key] == set(range(STEPS)))
-    visibility_delay = generated.SETTLE if start.lifecycle == GENERATED else SETTLE
+    visibility_delay = generated.SETTLE if start.lifecycle in RANDOM else SETTLE
     late = sum(seconds > visibility_delay for seconds in other_side.late[key])
     return EffectFacts(key, status, accepted, late, other_side.dropped[key])
 

@@ -6,14 +6,25 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+
+import asyncpg
 
 from infra.temporal_server import TemporalOnPostgres
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from perdure.testing.proxy import Proxy
 from tests.chaos.fleet import Fleet
-from tests.chaos.plan import DELAY, Fault, Plan
+from tests.chaos.plan import DELAY, TO_POSTGRES, Fault, Plan
+from tests.chaos.retrying import EXPECTED_ERRORS
+
+PATIENCE = 5.0
+"""Seconds in which a relay is to begin a transaction, where one has something to deliver."""
+_IN_TRANSACTION = """
+    select client_port from pg_stat_activity
+    where application_name = 'perdure' and state = 'idle in transaction' and query ~ 'perdure.(outbox|message)'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +62,13 @@ class Faults:
             "worker killed": self._end_worker,
             "worker stopped": self._end_worker,
             "worker frozen": self._freeze_worker,
+            "worker's host lost": self._lose_host,
             "connections cut": self._cut,
             "connections delayed": self._delay,
             "connections frozen": self._freeze,
             "connections half-closed": self._half_close,
             "connections lost in silence": self._lose,
+            "connections lost in a transaction": self._lose_transaction,
         }
 
     async def run(self, plan: Plan, began: float) -> None:
@@ -101,8 +114,35 @@ class Faults:
         self.proxies[fault.victim].cut()
 
     async def _lose(self, fault: Fault) -> None:
-        """What is sent on them is swallowed for ever, nobody resets them, and new connections work."""
-        self.proxies[fault.victim].freeze()
+        """What is sent on them is swallowed for ever, and nobody resets them. New connections work after a while."""
+        proxy = self.proxies[fault.victim]
+        proxy.freeze(new_ones=True)
+        await asyncio.sleep(fault.seconds)
+        proxy.thaw()
+
+    async def _lose_transaction(self, fault: Fault) -> None:
+        """The same for one that has claimed rows, and now waits for Temporal; none where nothing is delivered."""
+        with suppress(*EXPECTED_ERRORS):
+            async with asyncio.timeout(PATIENCE):
+                self.proxies[TO_POSTGRES].freeze(only=await self._in_transaction())
+
+    async def _in_transaction(self) -> list[int]:
+        connection = await asyncpg.connect(self._postgres.dsn())
+        try:
+            while not (rows := await connection.fetch(_IN_TRANSACTION)):
+                await asyncio.sleep(0.01)
+            return [row["client_port"] for row in rows]
+        finally:
+            connection.terminate()
+
+    async def _lose_host(self, fault: Fault) -> None:
+        """The process is gone, and nobody ends its connections; another host takes over."""
+        slot = self._fleet.slots[fault.victim]
+        ports = await slot.stand_still()
+        for proxy in self.proxies.values():
+            proxy.freeze(only=ports)
+        await slot.end(signal.SIGKILL, fault.seconds)
+        await asyncio.sleep(fault.seconds)
 
     async def _half_close(self, fault: Fault) -> None:
         self.proxies[fault.victim].half_close()

@@ -90,6 +90,21 @@ class Slot:
             if self._process is process:
                 process.thaw()
 
+    async def stand_still(self) -> list[int]:
+        """Freeze the one that runs now, which is to be killed next. Returns the ports of its connections."""
+        if self._process is None:
+            return []
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            await self._process.freeze()
+            return [each.laddr.port for each in psutil.Process(self._process.pid).net_connections("tcp")]
+        return []
+
+    async def deploy(self) -> None:
+        """Run the newest build alone from now on."""
+        self._apps = self._apps[-1:]
+        if self._process is not None and self._process.app not in self._apps:
+            await self.end(signal.SIGTERM, 0.2)
+
     @property
     def runs(self) -> bool:
         """Whether it takes work."""
@@ -118,6 +133,11 @@ class Fleet:
         async with asyncio.timeout(DEADLINE):
             while not all(slot.runs for slot in self.slots.values()):
                 await asyncio.sleep(0.05)
+
+    async def deploy(self) -> None:
+        """Run the newest build alone from now on: no worker of an older one knows the new name of an effect."""
+        for slot in self.slots.values():
+            await slot.deploy()
 
     async def close(self) -> list[End]:
         """Stop all in order; how each incarnation ended."""

@@ -31,7 +31,6 @@ from tests.chaos.answers import Kept
 from tests.chaos.company import Company
 from tests.chaos.histories import histories
 from tests.chaos.other_side import OtherSide
-from tests.chaos.plan import GENERATED
 from tests.world import World
 
 
@@ -55,9 +54,8 @@ class Judge:
         plugin = PerdurePlugin(generated_bodies.older, world.config)
         self._replayer = Replayer(workflows=[], plugins=[plugin], workflow_runner=UnsandboxedWorkflowRunner())
 
-    async def judge(self, entity_id: str) -> list[Finding]:
+    async def judge(self, entity: Entity) -> list[Finding]:
         """What is wrong with one; none, where it is not over."""
-        entity = Entity(GENERATED, entity_id)
         results: dict[str, list[PerformResult]] = defaultdict(list)
         for history in await histories(self._world, entity):
             with _noting(history, results):
@@ -92,6 +90,7 @@ class Judge:
             effects={key: each for key, each in effects.items() if key not in late},
             moves=record.moves(entity),
             states=generated.Generated.declared,
+            settled_by_person=self._company.confirmed,
             sent=[*self._company.sent[entity.id].values()],
             received=kept["received"] if kept else None,
             secret=SECRET,

@@ -14,7 +14,7 @@ from perdure import Client
 from tests.apps.bookings import Count
 from tests.apps.contracts import Booking, March
 from tests.chaos.generated import program
-from tests.chaos.plan import Plan, Start
+from tests.chaos.plan import GENERATED, Plan, Start
 from tests.chaos.retrying import insist
 
 STEPS = 30
@@ -51,7 +51,7 @@ class Load:
             began: when the plan began, on the event loop's clock.
         """
         loop = asyncio.get_running_loop()
-        pool = await asyncpg.create_pool(self._dsn, min_size=0, max_size=8, timeout=PATIENCE)
+        pool = await asyncpg.create_pool(self._dsn, min_size=0, max_size=8, timeout=PATIENCE, command_timeout=PATIENCE)
         try:
             async with asyncio.TaskGroup() as starting:
                 for start in self._plan.starts:
@@ -100,7 +100,7 @@ def given(start: Start, seed: int) -> BaseModel:
             return March(steps=STEPS)
         case "counter":
             return Count()
-        case "generated":
+        case _ if start.lifecycle == GENERATED:
             return program(seed, start.id)
         case _:
             return Booking(what=start.id, seconds=start.seconds)

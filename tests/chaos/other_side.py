@@ -10,10 +10,11 @@ from collections.abc import Collection
 from typing import Any
 
 from perdure.contracts.attempt import boot_clock
+from perdure.contracts.keys import Key
 from perdure.contracts.policies import Dedupe
 from perdure.testing.exploring.evidence import Account
-from tests.chaos.generated import PACE, WINDOW, Generated
-from tests.chaos.plan import GENERATED
+from tests.chaos.generated import PACE, WINDOW, Generated, policy_of
+from tests.chaos.plan import RANDOM
 from tests.counterparty import Counterparty
 
 TRUTHFUL_PAUSE = 1.0
@@ -34,7 +35,7 @@ WORSE: dict[str, float] = {
 up, and accepts it then."""
 _LATE = 0.3
 """Seconds."""
-_POLICIES = {effect.name: effect.doubt for effect in Generated.effects}
+_REMEMBERED = {effect.name for effect in Generated.effects if isinstance(effect.doubt, Dedupe)}
 _MUTE = 0.1
 """How likely it does not answer a look-up of a generated lifecycle."""
 
@@ -101,7 +102,7 @@ class OtherSide(Counterparty):
             return
         self.accepted[key] += 1
         self.late[key].append(boot_clock() - request["left"])
-        account.policy = _POLICIES.get(key.split("/")[2].partition("~")[0])
+        account.policy = policy_of(self._seed, key) if _generated(key) else None
         account.done_at.append(now)
         account.done_by_calls_of.append(request["began"])
 
@@ -112,7 +113,7 @@ class OtherSide(Counterparty):
             return False
         if not _generated(key):
             return "/do-dedupe" in key
-        return isinstance(self.accounts[key].policy, Dedupe) and time.time() - done_at[0] < WINDOW
+        return Key(key).performance[0] in _REMEMBERED and time.time() - done_at[0] < WINDOW
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if _generated(request["key"]) and random.random() < _MUTE:
@@ -126,4 +127,4 @@ class OtherSide(Counterparty):
 
 
 def _generated(key: str) -> bool:
-    return key.startswith(f"{GENERATED}/")
+    return key.split("/")[0] in RANDOM

@@ -13,7 +13,7 @@ from perdure.contracts import EffectStatus
 from perdure.contracts.keys import Key
 from tests.chaos.company import Company
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
-from tests.chaos.plan import GENERATED, Plan, Start
+from tests.chaos.plan import RANDOM, Plan, Start
 from tests.chaos.postbox import Postbox
 from tests.chaos.retrying import EXPECTED_ERRORS, answered, failure_of
 from tests.mail_secret import token_of
@@ -28,7 +28,7 @@ _WANTS = """
     from perdure.entity e
     where e.attention is not null or e.state in ('failed', 'error')
         or (e.since < now() - interval '15 s' and e.lifecycle not in ('counter', 'rest', 'march'))
-        or (e.since < now() - interval '3 s' and e.lifecycle in ('slow', 'generated'))
+        or (e.since < now() - interval '3 s' and e.lifecycle = any($1::text[]))
 """
 
 
@@ -48,7 +48,7 @@ class Operator:
         """Look after everything until cancelled."""
         while True:
             try:
-                rows = await self._world.client._pool.fetch(_WANTS, timeout=5)
+                rows = await self._world.client._pool.fetch(_WANTS, ["slow", *RANDOM], timeout=5)
             except EXPECTED_ERRORS:
                 rows = []
             for row in rows:
@@ -65,7 +65,7 @@ class Operator:
 
     async def _settle(self, row: Any) -> None:
         client, who = self._world.client, (row["lifecycle"], row["id"])
-        if row["lifecycle"] == GENERATED:
+        if row["lifecycle"] in RANDOM:
             error = await self._company.help(row["id"], row["attention"])
         elif row["doubtful"] and "in doubt" in (row["attention"] or ""):
             receipt = self._truth(row["doubtful"][0])

@@ -6,8 +6,14 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perdure.testing.exploring.programs import NAME, OTHER
+
 WORKERS = ("worker-1", "worker-2", "worker-3")
-WAYS = ("to PostgreSQL", "to Temporal", "to the other side", "to the mail server")
+TO_POSTGRES, TO_TEMPORAL = "to PostgreSQL", "to Temporal"
+TO_OTHER_SIDE, TO_MAIL = "to the other side", "to the mail server"
+OF_APP, OF_TEMPORAL, OF_RELAY = "of the app to PostgreSQL", "of Temporal to its PostgreSQL", "of a relay to PostgreSQL"
+WAYS = (TO_POSTGRES, TO_TEMPORAL, TO_OTHER_SIDE, TO_MAIL, OF_APP, OF_TEMPORAL)
+"""Each has a proxy; those `to` a server are of all workers."""
 
 DELAY = 0.1
 """Seconds for which a delayed connection holds each piece of data: less than any `visibility_delay`."""
@@ -22,6 +28,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "worker killed": (WORKERS, (0.2, 1.5)),
     "worker stopped": (WORKERS, (0.2, 1.5)),
     "worker frozen": (WORKERS, (0.1, LONGEST_FREEZE)),
+    "worker's host lost": (WORKERS, (0.2, 1.5)),
     "PostgreSQL killed": (("PostgreSQL",), _AWAY),
     "PostgreSQL restarted": (("PostgreSQL",), _AWAY),
     "Temporal killed": (("Temporal",), _AWAY),
@@ -33,7 +40,8 @@ SHAPES: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "connections delayed": (WAYS, (0.5, 2.5)),
     "connections frozen": (WAYS, (0.5, 3.0)),
     "connections half-closed": (WAYS, (0.0, 0.0)),
-    "connections lost in silence": (("to PostgreSQL",), (0.0, 0.0)),
+    "connections lost in silence": ((TO_POSTGRES, TO_TEMPORAL, OF_APP, OF_TEMPORAL), (0.0, 2.0)),
+    "connections lost in a transaction": ((OF_RELAY,), (0.0, 0.0)),
 }
 """Each kind of fault: whom it can hit, and for how many seconds, from and to."""
 
@@ -45,8 +53,9 @@ KINDS: dict[str, float] = {
 }
 """Each kind of lifecycle, and how often it is started beside the others."""
 
-GENERATED = "generated"
-"""Those that are written at random; see `tests.chaos.generated`."""
+GENERATED, STARTED = NAME, OTHER
+"""Those that are written at random, and those that these start; see `tests.chaos.generated`."""
+RANDOM = (GENERATED, STARTED)
 
 _EXPIRING = {"lookup", "lookup-inline", "dedupe", "dedupe-inline", "repeat", "escalate", "escalate-inline"}
 _CANCELLABLE = {"lookup", "lookup-inline", "dedupe", "dedupe-inline", "escalate", "look", "look-inline"}

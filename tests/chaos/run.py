@@ -26,7 +26,7 @@ from tests.chaos.answers import FILE, Kept
 from tests.chaos.app import app
 from tests.chaos.audit import Finding, Verdict, audit
 from tests.chaos.company import Company
-from tests.chaos.facts import WAYS, Books, gather, unasked
+from tests.chaos.facts import WAYS, Books, gather, subjects, unasked
 from tests.chaos.faults import Faults, Happened
 from tests.chaos.fleet import Fleet
 from tests.chaos.histories import keep
@@ -34,8 +34,7 @@ from tests.chaos.judging import Judge
 from tests.chaos.load import Load
 from tests.chaos.other_side import OtherSide
 from tests.chaos.people import Adders, Operator
-from tests.chaos.plan import WAYS as PROXIES
-from tests.chaos.plan import Plan
+from tests.chaos.plan import OF_APP, OF_TEMPORAL, TO_MAIL, TO_OTHER_SIDE, TO_POSTGRES, TO_TEMPORAL, Plan
 from tests.chaos.postbox import Postbox
 from tests.chaos.recovery import Clock, Step, clocks
 from tests.chaos.retrying import EXPECTED_ERRORS
@@ -119,25 +118,28 @@ class _Scene:
         async with AsyncExitStack() as stack:
             for server in (self.postgres, self.temporal):
                 stack.callback(server.close)
+            ports = {TO_POSTGRES: self.postgres.port, TO_TEMPORAL: self.temporal.port, OF_APP: self.postgres.port}
+            ports[OF_TEMPORAL] = self.temporal.postgres.port
+            proxies = {way: await stack.enter_async_context(proxied(port)) for way, port in ports.items()}
+            self.temporal.database_port = proxies[OF_TEMPORAL].port
             await asyncio.gather(asyncio.to_thread(self.postgres.start), asyncio.to_thread(self.temporal.start))
             database = await self._database()
             self.world = World(self.postgres, self.temporal, database, self.folder)
+            self.world.config = self.world.config.model_copy(update={"database_url": _url(proxies[OF_APP], database)})
             self.world.counterparty = self.other_side
             await stack.enter_async_context(self.world.made(app))
-            mail = MailServer(self.folder / "maildir", self.folder / "mail.log")
-            await stack.enter_async_context(mail)
-            ports = (self.postgres.port, self.temporal.port, self.other_side.port, mail.port)
-            proxies = {
-                way: await stack.enter_async_context(proxied(port)) for way, port in zip(PROXIES, ports, strict=True)
-            }
-            self.mail = mail
+            self.mail = MailServer(self.folder / "maildir", self.folder / "mail.log")
+            await stack.enter_async_context(self.mail)
+            for way, port in ((TO_OTHER_SIDE, self.other_side.port), (TO_MAIL, self.mail.port)):
+                proxies[way] = await stack.enter_async_context(proxied(port))
             self.fleet = Fleet(self.world, _environment(database, self.folder, proxies))
             self.faults = Faults(self.fleet, self.postgres, self.temporal, proxies)
             yield self
 
     async def play(self, outcome: Outcome) -> None:
         """Start the workers, break what the plan says, wait for the end of everything, and look at it."""
-        load, adders = Load(self.world.dsn, self.world.client, self.plan), Adders(self.world, self.plan)
+        load = Load(self.world.config.database_url, self.world.client, self.plan)
+        adders = Adders(self.world, self.plan)
         company = Company(self.world, self.plan, self.other_side)
         operator = Operator(self.world, self.other_side, self.postbox, company)
         await self.fleet.start()
@@ -146,6 +148,7 @@ class _Scene:
         async with _background(*people, self._sample(outcome.samples, began)):
             async with _background(_moods_of(self.mail)):
                 await asyncio.gather(load.run(began), self.faults.run(self.plan, began))
+            await self.fleet.deploy()
             calm = asyncio.get_running_loop().time()
             await self._until_none(_OPEN)
             adders.over.set()
@@ -163,11 +166,11 @@ class _Scene:
             judge = Judge(
                 self.world, self.other_side, company, await SqlRecord.read(connection), Kept(self.folder / ANSWERS)
             )
-            subjects = await gather(
-                self.world, self.plan, books, self.other_side, self.postbox, adders.additions, judge
-            )
-            outcome.verdict = audit(subjects, WAYS, books.left_over)
-            nobodys = unasked(self.plan, self.other_side, self.postbox, books)
+            starts = subjects(self.plan, books)
+            company.note_told(start.id for start in starts[len(self.plan.starts) :])
+            facts = await gather(self.world, starts, books, self.other_side, self.postbox, adders.additions, judge)
+            outcome.verdict = audit(facts, WAYS, books.left_over)
+            nobodys = unasked(starts, self.other_side, self.postbox, books)
             outcome.verdict.findings += [Finding("twice", who, "nobody ever started it") for who in nobodys]
             ends = await self.fleet.close()
             outcome.verdict.findings += [Finding("process", end.worker, str(end)) for end in ends if end.wrong]
@@ -183,6 +186,8 @@ class _Scene:
         name = "chaos_" + secrets.token_hex(3)
         admin = await asyncpg.connect(self.postgres.dsn())
         await admin.execute(f"create database {name}")
+        # As somebody has set it for the application. Perdure's own sessions have their own bound.
+        await admin.execute(f"alter database {name} set idle_in_transaction_session_timeout = '5s'")
         await admin.close()
         connection = await asyncpg.connect(self.postgres.dsn(name))
         await schema.migrate(connection)
@@ -228,12 +233,11 @@ async def _background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def _environment(database: str, folder: Path, proxies: dict[str, Proxy]) -> dict[str, str]:
     """The environment of a worker: it reaches each server through a proxy."""
-    postgres, temporal, other_side, mail = (str(proxies[way].port) for way in PROXIES)
     return {
-        "PERDURE_DATABASE_URL": f"postgresql://postgres@127.0.0.1:{postgres}/{database}",
-        "TEMPORAL_ADDRESS": f"127.0.0.1:{temporal}",
-        "COUNTERPARTY_PORT": other_side,
-        "PERDURE_MAIL_PORT": mail,
+        "PERDURE_DATABASE_URL": _url(proxies[TO_POSTGRES], database),
+        "TEMPORAL_ADDRESS": f"127.0.0.1:{proxies[TO_TEMPORAL].port}",
+        "COUNTERPARTY_PORT": str(proxies[TO_OTHER_SIDE].port),
+        "PERDURE_MAIL_PORT": str(proxies[TO_MAIL].port),
         "PERDURE_MAIL_LOG": str(folder / "mail.log"),
         "PERDURE_MAIL_STARTTLS": "never",
         "PERDURE_MAIL_SECRET": MAIL_SECRET,
@@ -241,6 +245,10 @@ def _environment(database: str, folder: Path, proxies: dict[str, Proxy]) -> dict
         "PERDURE_MAIL_VISIBILITY_DELAY": "1",
         FILE: str(folder / ANSWERS),
     }
+
+
+def _url(proxy: Proxy, database: str) -> str:
+    return f"postgresql://postgres@127.0.0.1:{proxy.port}/{database}"
 
 
 async def _moods_of(mail: MailServer) -> None:
@@ -267,6 +275,7 @@ def _counts(
     kinds = [finding.kind for finding in outcome.verdict.findings]
     return {
         "lifecycles": len(outcome.plan.starts),
+        "lifecycles that others started": outcome.verdict.ends.total() - len(outcome.plan.starts),
         **{f"ended: {end}": number for end, number in sorted(outcome.verdict.ends.items())},
         "lost": kinds.count("lost"),
         "twice": kinds.count("twice"),

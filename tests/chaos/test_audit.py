@@ -11,7 +11,7 @@ from tests.chaos.audit import EffectFacts, Facts, Verdict, audit
 from tests.chaos.facts import WAYS
 from tests.chaos.faults import Happened
 from tests.chaos.fleet import End
-from tests.chaos.plan import Fault
+from tests.chaos.plan import GENERATED, Fault
 from tests.chaos.recovery import Step, clocks
 
 KEY = "lookup/1/do-lookup"
@@ -48,17 +48,17 @@ def audited(*subjects: Facts, **left_over: int) -> Verdict:
     return audit(subjects, WAYS, left_over)
 
 
-GENERATED = replace(
+RANDOM = replace(
     GOOD,
-    lifecycle="generated",
+    lifecycle=GENERATED,
     column="ended",
     final="ended",
     finished=("ended",),
     trail=("s0", "s1", "ended"),
     judged=(),
     effects=(
-        EffectFacts("generated/1/repeat/p1", "done", accepted=2),
-        EffectFacts("generated/1/look-up/p2", "refused"),
+        EffectFacts(f"{GENERATED}/1/repeat/p1", "done", accepted=2),
+        EffectFacts(f"{GENERATED}/1/look-up/p2", "refused"),
     ),
 )
 
@@ -197,8 +197,8 @@ def test_recovery_is_the_time_until_those_in_flight_moved() -> None:
 
 
 def test_of_a_generated_lifecycle_the_audit_says_what_the_judge_says() -> None:
-    judged = Judged("done twice", "generated/1/look-up/p2: again after 1.0 s"), Judged("doubt forgotten", "p1")
-    verdict = audited(GENERATED, replace(GENERATED, judged=judged))
+    judged = Judged("done twice", f"{GENERATED}/1/look-up/p2: again after 1.0 s"), Judged("doubt forgotten", "p1")
+    verdict = audited(RANDOM, replace(RANDOM, judged=judged))
     assert [each.kind for each in verdict.findings] == ["twice", "mismatch"]
     assert verdict.excluded == {"done again on purpose (Repeat)": 2}
-    assert "finished says" in audited(replace(GENERATED, finished=())).findings[0].what
+    assert "finished says" in audited(replace(RANDOM, finished=())).findings[0].what
