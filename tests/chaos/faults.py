@@ -19,6 +19,8 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.plan import DELAY, TO_POSTGRES, Fault, Plan
 from tests.chaos.retrying import EXPECTED_ERRORS
 
+START = 300.0
+"""Seconds that a server may take until it serves: on a busy machine, with all that waits for it."""
 PATIENCE = 5.0
 """Seconds in which a relay is to begin a transaction, where one has something to deliver."""
 _IN_TRANSACTION = """
@@ -86,7 +88,7 @@ class Faults:
             proxy.delay(0.0)
             proxy.thaw()
         for server in (self._postgres, self._temporal.postgres, self._temporal):
-            await asyncio.to_thread(server.start)
+            await asyncio.to_thread(server.start, timeout=START)
 
     async def _inflict(self, fault: Fault) -> None:
         async with self._busy.setdefault(fault.victim, asyncio.Lock()):
@@ -108,7 +110,7 @@ class Faults:
             await asyncio.to_thread(server.kill if how == "killed" else server.stop)
         await asyncio.sleep(fault.seconds)
         for server in reversed(self._hit[whose]):
-            await asyncio.to_thread(server.start)
+            await asyncio.to_thread(server.start, timeout=START)
 
     async def _cut(self, fault: Fault) -> None:
         self.proxies[fault.victim].cut()

@@ -107,7 +107,7 @@ def program(seed: int, entity_id: str) -> Program:
 
 def starts(steps: Iterable[Any], entity_id: str) -> dict[str, Program]:
     """The programs of the entities that these steps of a program start, by their ids."""
-    return {f"{each[2]}-of-{entity_id}": Program(**each[3]) for each in _words(steps) if each[0] == "start"}
+    return {f"{each[2]}-of-{entity_id}": Program(**each[3]) for each in words(steps) if each[0] == "start"}
 
 
 def started_for_sure(seed: int, entity_id: str) -> set[str]:
@@ -121,7 +121,7 @@ def policy_of(seed: int, key: str) -> DoubtPolicy[Any, Any]:
     name, suffix, _ = Key(key).performance
     given, effect = program(seed, Key(key).split("/")[1]), contracts(0, PACE)[name]
     written = re.split("[.-]", suffix or "")[0]  # in a round, and at a message, more is added to it
-    for each in _words([*given.steps, *given.at_cancel, *given.at_message]):
+    for each in words([*given.steps, *given.at_cancel, *given.at_message]):
         if each[:3] == ["perform", name, written]:
             own = own_terms(effect, each[3]["own"], PACE) if "own" in each[3] else {}
             policy: DoubtPolicy[Any, Any] = own.get("doubt", effect.doubt)
@@ -129,10 +129,10 @@ def policy_of(seed: int, key: str) -> DoubtPolicy[Any, Any]:
     raise LookupError(f"no program performs {key}")
 
 
-def _words(steps: Iterable[Any]) -> Iterator[list[Any]]:
+def words(steps: Iterable[Any]) -> Iterator[list[Any]]:
     """The steps with a word of their own, and those inside of them; not those of another entity."""
     for each in steps:
         if isinstance(each, list):
             if each and isinstance(each[0], str):
                 yield each
-            yield from _words(each)
+            yield from words(each)

@@ -144,14 +144,17 @@ def _expiry(luck: random.Random, kind: str) -> float:
 
 
 def _faults(luck: random.Random, seconds: float, every: float) -> Iterator[Fault]:
-    """Kinds are dealt like cards, so that each comes before any comes again; a victim is hit once at a time."""
+    """Kinds are dealt like cards, so that each comes before any comes again, and so are the victims of a kind; a victim
+    is hit once at a time."""
     free_at = dict.fromkeys({victim for victims, _ in SHAPES.values() for victim in victims}, 0.0)
     deck: list[str] = []
+    next_of: dict[str, list[str]] = {}
     for number in range(int(seconds / every)):
         deck = deck or luck.sample([*SHAPES], len(SHAPES))
         kind = deck.pop()
         victims, lasting = SHAPES[kind]
-        victim = luck.choice(victims)
+        next_of[kind] = next_of.get(kind) or luck.sample(victims, len(victims))
+        victim = next_of[kind].pop()
         if seconds >= 60 and lasting == _AWAY and luck.random() < 0.25:
             lasting = _LONG_AWAY
         at = max((number + luck.random()) * every, free_at[victim])

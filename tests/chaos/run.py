@@ -122,7 +122,10 @@ class _Scene:
             ports[OF_TEMPORAL] = self.temporal.postgres.port
             proxies = {way: await stack.enter_async_context(proxied(port)) for way, port in ports.items()}
             self.temporal.database_port = proxies[OF_TEMPORAL].port
-            await asyncio.gather(asyncio.to_thread(self.postgres.start), asyncio.to_thread(self.temporal.start))
+            for server in (self.postgres, self.temporal.postgres):
+                await asyncio.to_thread(server.start)
+                await _end_idle_transactions(server)
+            await asyncio.to_thread(self.temporal.start)
             database = await self._database()
             self.world = World(self.postgres, self.temporal, database, self.folder)
             self.world.config = self.world.config.model_copy(update={"database_url": _url(proxies[OF_APP], database)})
@@ -186,8 +189,6 @@ class _Scene:
         name = "chaos_" + secrets.token_hex(3)
         admin = await asyncpg.connect(self.postgres.dsn())
         await admin.execute(f"create database {name}")
-        # As somebody has set it for the application. Perdure's own sessions have their own bound.
-        await admin.execute(f"alter database {name} set idle_in_transaction_session_timeout = '5s'")
         await admin.close()
         connection = await asyncpg.connect(self.postgres.dsn(name))
         await schema.migrate(connection)
@@ -214,6 +215,14 @@ class _Scene:
                 if left < least:
                     least, end = left, loop.time() + PEACE
             await asyncio.sleep(0.2)
+
+
+async def _end_idle_transactions(server: PostgresServer) -> None:
+    """Let no transaction of the application, or of Temporal, keep its locks for ever where its connection was lost in
+    silence. Perdure's own sessions have their own bound."""
+    admin = await asyncpg.connect(server.dsn())
+    await admin.execute("alter role postgres set idle_in_transaction_session_timeout = '5s'")
+    await admin.close()
 
 
 @asynccontextmanager

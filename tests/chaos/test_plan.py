@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.other_side import MOODS, WORSE, OtherSide
-from tests.chaos.plan import GENERATED, KINDS, LONGEST_FREEZE, SHAPES, make_plan
+from tests.chaos.plan import GENERATED, KINDS, LONGEST_FREEZE, OF_APP, OF_RELAY, OF_TEMPORAL, SHAPES, make_plan
 
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tests.chaos", "--seed", "7", "--minutes", "1", "--plan"]
@@ -57,6 +57,16 @@ def test_every_kind_of_fault_comes_before_any_comes_again() -> None:
     for seed in range(20):
         kinds = Counter(fault.kind for fault in make_plan(seed, 3.0 * 2 * len(SHAPES), 10).faults)
         assert kinds == dict.fromkeys(SHAPES, 2)
+
+
+def test_in_a_long_run_each_connection_is_lost_in_silence_and_each_host_vanishes() -> None:
+    for seed in range(20):
+        hits = defaultdict(set)
+        for fault in make_plan(seed, 240, 10).faults:
+            hits[fault.kind].add(fault.victim)
+        assert hits["connections lost in silence"] == {"to PostgreSQL", "to Temporal", OF_APP, OF_TEMPORAL}
+        assert hits["worker's host lost"] == {"worker-1", "worker-2", "worker-3"}
+        assert hits["connections lost in a transaction"] == {OF_RELAY}
 
 
 def test_every_kind_of_lifecycle_is_started_and_some_are_rolled_back() -> None:

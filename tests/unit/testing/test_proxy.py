@@ -1,4 +1,4 @@
-"""The proxy can close one direction of a connection."""
+"""The proxy can close one direction of a connection, and lose one without a word."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ async def server() -> AsyncIterator[tuple[int, asyncio.Queue[bytes], asyncio.Eve
     speak, hung_up = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(100):
-            read.put_nowait(data)
+        with suppress(ConnectionError):
+            while data := await reader.read(100):
+                read.put_nowait(data)
         read.put_nowait(b"")
         await speak.wait()
         writer.write(b"still here")
@@ -59,6 +60,28 @@ async def test_connections_made_after_a_half_close_work() -> None:
         assert await read.get() == b"new"
         await hang_up(writer)
         assert await read.get() == b""
+
+
+async def test_one_connection_is_lost_alone_and_its_server_does_not_notice_that_the_client_is_gone() -> None:
+    async with asyncio.timeout(DEADLINE), server() as (port, read, _), proxied(port) as proxy:
+        writers = []
+        for name in (b"lost", b"other"):
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(name)
+            assert await read.get() == name
+            writers.append(writer)
+        lost, other = writers
+
+        proxy.freeze(only=[lost.get_extra_info("sockname")[1]])
+        lost.write(b"never")
+        await hang_up(lost)
+        for number in range(9):
+            other.write(b"%d" % number)
+            assert await read.get() == b"%d" % number
+
+        await hang_up(other)
+        assert await read.get() == b""
+        assert read.empty()
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:
