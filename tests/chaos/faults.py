@@ -13,7 +13,7 @@ import asyncpg
 
 from infra.temporal_server import TemporalOnPostgres
 from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
+from perdure.servers.temporal import TemporalError, TemporalServer
 from perdure.testing.proxy import Proxy
 from tests.chaos.fleet import Fleet
 from tests.chaos.plan import DELAY, OF_TEMPORAL, TO_POSTGRES, Fault, Plan
@@ -90,10 +90,21 @@ class Faults:
         for server in (self._postgres, self._temporal.postgres, self._temporal):
             await asyncio.to_thread(server.start, timeout=START)
 
+    async def supervise(self) -> None:
+        """Start Temporal again when it has ended by itself: it does so if its database is away soon after its start."""
+        while True:
+            async with self._lock("Temporal"):
+                if not self._temporal.running:
+                    with suppress(TemporalError):
+                        await asyncio.to_thread(self._temporal.start, timeout=START)
+            await asyncio.sleep(0.5)
+
+    def _lock(self, victim: str) -> asyncio.Lock:
+        # While Temporal starts, it reaches its database.
+        return self._busy.setdefault("Temporal" if victim == OF_TEMPORAL else victim, asyncio.Lock())
+
     async def _inflict(self, fault: Fault) -> None:
-        # Temporal ends at its start, or waits for ever, where it does not reach its database.
-        victim = "Temporal" if fault.victim == OF_TEMPORAL else fault.victim
-        async with self._busy.setdefault(victim, asyncio.Lock()):
+        async with self._lock(fault.victim):
             begun = time.time()
             await self._ways.get(fault.kind, self._end_servers)(fault)
             self.happened.append(Happened(fault, begun, time.time()))

@@ -48,8 +48,12 @@ ANSWERS = "answers.jsonl"
 HISTORIES = "histories"
 """Folder in the folder of a run: whole histories of the entities with a finding."""
 _OPEN = "select count(*) from perdure.entity where lifecycle <> 'counter'"
-_SETTINGS = {"limit.historyCount.suggestContinueAsNew": 60}
-"""Of Temporal: runs go on in new ones often."""
+_SETTINGS = {
+    "limit.historyCount.suggestContinueAsNew": 60,
+    "frontend.keepAliveTime": "5s",
+    "frontend.keepAliveTimeout": "3s",
+}
+"""Of Temporal: runs go on in new ones often, and what polled from a host that is lost is given to another one soon."""
 _UNDELIVERED = "select (select count(*) from perdure.outbox) + (select count(*) from perdure.behind)"
 _SAMPLE = """
     select (select count(*) from perdure.entity) as open,
@@ -150,7 +154,7 @@ class _Scene:
         await self.fleet.start()
         began, outcome.began = asyncio.get_running_loop().time(), time.time()
         people = operator.run(), company.run(began), adders.run(began)
-        async with _background(*people, self._sample(outcome.samples, began)):
+        async with _background(*people, self._sample(outcome.samples, began), self.faults.supervise()):
             async with _background(_moods_of(self.mail)):
                 await asyncio.gather(load.run(began), self.faults.run(self.plan, began))
             await self.fleet.deploy()
