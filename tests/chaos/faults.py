@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import asyncpg
 
@@ -23,6 +24,9 @@ START = 300.0
 """Seconds that a server may take until it serves: on a busy machine, with all that waits for it."""
 PATIENCE = 5.0
 """Seconds in which a relay is to begin a transaction, where one has something to deliver."""
+MOVES = 15.0
+"""Seconds in which a lifecycle is to move, where one can, before the same victim is hit again."""
+_MOVED = "select exists (select from perdure.transition where at > $1) or not exists (select from perdure.entity)"
 _IN_TRANSACTION = """
     select client_port from pg_stat_activity
     where application_name = 'perdure' and state = 'idle in transaction' and query ~ 'perdure.(outbox|message)'
@@ -41,17 +45,25 @@ class Happened:
 class Faults:
     """Inflicts them, each in its own time; one victim is hit by one at a time.
 
+    Args:
+        dsn: the application's database.
+
     Attributes:
         happened: what was inflicted so far.
         proxies: by the name of the way that they are on.
     """
 
     def __init__(
-        self, fleet: Fleet, postgres: PostgresServer, temporal: TemporalOnPostgres, proxies: dict[str, Proxy]
+        self,
+        fleet: Fleet,
+        postgres: PostgresServer,
+        temporal: TemporalOnPostgres,
+        proxies: dict[str, Proxy],
+        dsn: str,
     ) -> None:
         self.happened: list[Happened] = []
         self.proxies = proxies
-        self._fleet = fleet
+        self._fleet, self._dsn = fleet, dsn
         self._postgres, self._temporal = postgres, temporal
         self._hit: dict[str, list[PostgresServer | TemporalServer]] = {
             "PostgreSQL": [postgres],
@@ -108,6 +120,18 @@ class Faults:
             begun = time.time()
             await self._ways.get(fault.kind, self._end_servers)(fault)
             self.happened.append(Happened(fault, begun, time.time()))
+            await self._until_moved(datetime.now(UTC))
+
+    async def _until_moved(self, since: datetime) -> None:
+        """On a busy machine a server may need longer until it works again than the plan has between two faults."""
+        with suppress(*EXPECTED_ERRORS):
+            async with asyncio.timeout(MOVES):
+                connection = await asyncpg.connect(self._dsn)
+                try:
+                    while not await connection.fetchval(_MOVED, since):
+                        await asyncio.sleep(0.1)
+                finally:
+                    connection.terminate()
 
     async def _end_worker(self, fault: Fault) -> None:
         number = signal.SIGKILL if fault.kind.endswith("killed") else signal.SIGTERM

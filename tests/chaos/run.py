@@ -142,7 +142,7 @@ class _Scene:
             for way, port in ((TO_OTHER_SIDE, self.other_side.port), (TO_MAIL, self.mail.port)):
                 proxies[way] = await stack.enter_async_context(proxied(port))
             self.fleet = Fleet(self.world, _environment(database, self.folder, proxies))
-            self.faults = Faults(self.fleet, self.postgres, self.temporal, proxies)
+            self.faults = Faults(self.fleet, self.postgres, self.temporal, proxies, self.world.dsn)
             yield self
 
     async def play(self, outcome: Outcome) -> None:
