@@ -19,14 +19,16 @@ from perdure.testing.proxy import Proxy
 from tests.chaos.fleet import Fleet
 from tests.chaos.plan import DELAY, OF_TEMPORAL, TO_POSTGRES, Fault, Plan
 from tests.chaos.retrying import EXPECTED_ERRORS
+from tests.deadline import DEADLINE
 
 START = 300.0
 """Seconds that a server may take until it serves: on a busy machine, with all that waits for it."""
 PATIENCE = 5.0
 """Seconds in which a relay is to begin a transaction, where one has something to deliver."""
-MOVES = 15.0
-"""Seconds in which a lifecycle is to move, where one can, before the same victim is hit again."""
-_MOVED = "select exists (select from perdure.transition where at > $1) or not exists (select from perdure.entity)"
+_MOVED = """
+    select exists (select from perdure.transition where at > $1)
+        or not exists (select from perdure.entity where lifecycle <> 'counter')
+"""
 _IN_TRANSACTION = """
     select client_port from pg_stat_activity
     where application_name = 'perdure' and state = 'idle in transaction' and query ~ 'perdure.(outbox|message)'
@@ -72,6 +74,8 @@ class Faults:
             "Temporal and its PostgreSQL": [temporal, temporal.postgres],
         }
         self._busy: dict[str, asyncio.Lock] = {}
+        self._over: dict[str, datetime] = {}
+        """When each victim was hit last."""
         self._ways: dict[str, Callable[[Fault], Awaitable[None]]] = {
             "worker killed": self._end_worker,
             "worker stopped": self._end_worker,
@@ -117,15 +121,18 @@ class Faults:
 
     async def _inflict(self, fault: Fault) -> None:
         async with self._lock(fault.victim):
+            if (over := self._over.get(fault.victim)) is not None:
+                await self._until_moved(over)
             begun = time.time()
             await self._ways.get(fault.kind, self._end_servers)(fault)
             self.happened.append(Happened(fault, begun, time.time()))
-            await self._until_moved(datetime.now(UTC))
+            self._over[fault.victim] = datetime.now(UTC)
 
     async def _until_moved(self, since: datetime) -> None:
-        """On a busy machine a server may need longer until it works again than the plan has between two faults."""
+        """Let a lifecycle move, if one can, before the same victim is hit again: on a busy machine a server may need
+        longer until it works than the plan has between two faults."""
         with suppress(*EXPECTED_ERRORS):
-            async with asyncio.timeout(MOVES):
+            async with asyncio.timeout(DEADLINE):
                 connection = await asyncpg.connect(self._dsn)
                 try:
                     while not await connection.fetchval(_MOVED, since):
