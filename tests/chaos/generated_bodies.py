@@ -17,7 +17,8 @@ from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.sizes import LARGEST_RECEIPT
 from perdure.contracts.steps import StepContext
 from perdure.testing.exploring.contracts import COUNT, SCAN, Scan, Scanned
-from perdure.testing.exploring.programs import FOUND, TELL, Child, Interpreter, starter_of
+from perdure.testing.exploring.interpreter import Interpreter
+from perdure.testing.exploring.programs import FOUND, TELL, Child, starter_of
 from tests.apps.calls import do_booking, find_booking
 from tests.apps.contracts import Booking
 from tests.chaos.generated import Generated, GeneratedLater, Started, StartedLater, lifecycle_of
