@@ -41,7 +41,7 @@ class OldWorker(FreshWorkerProcess):
     async def launch(self) -> None:
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "perdure.cli", "worker", self._app),
+                *(sys.executable, "-m", "perdure.cli", "worker", self.app),
                 cwd=self._folder,  # what is looked for first
                 env=self._environment,
                 stderr=log,
