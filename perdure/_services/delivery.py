@@ -210,6 +210,7 @@ class Delivery:
             kind=row["message_kind"],
             name=row["name"],
             payload=_loaded(row["payload"]),
+            read_at=row["read_at"],
         )
         lifecycle = self._app.lifecycle(entity.lifecycle)
         if message.kind == "signal" and message.name not in signals(lifecycle):

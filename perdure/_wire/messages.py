@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -15,6 +16,8 @@ class Message(BaseModel):
         id: the app's id of the message.
         kind: `signal` = for the author's handler `name`; `cancel` = the payload is an `OperatorRequest`.
         payload: JSON data; None = for a handler without an argument.
+        read_at: time at which the relay has read it, by the database's clock; it was sent later. None = an older
+            release has sent it.
     """
 
     ordinal: int
@@ -22,3 +25,4 @@ class Message(BaseModel):
     kind: Literal["signal", "cancel"]
     name: str
     payload: Any = None
+    read_at: datetime | None = None

@@ -53,7 +53,7 @@ def guard_handlers(cls: type[Any]) -> None:
 def _looks(handler: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(handler)
     def handle(self: Any, *given: Any) -> Any:
-        self._perdure.waiter.look()
+        self._perdure.waiter.event_came()
         return handler(self, *given)
 
     return handle
@@ -62,7 +62,7 @@ def _looks(handler: Callable[..., Any]) -> Callable[..., Any]:
 def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
     @functools.wraps(handler)
     async def handle(self: Any, *given: Any) -> Any:
-        self._perdure.waiter.look()
+        self._perdure.waiter.event_came()
         go_ahead()
         try:
             return await handler(self, *given)

@@ -5,8 +5,8 @@ task's latest attempt. The last wait that the code has passed bounds the time of
 by an event of the history, and no attempt of a task passes a wait before its event. Inline calls are no such bound: a
 lost attempt may have continued at once at a call where the attempt that counts had to wait.
 
-A timer's time is known. Other events, such as a message, have no time here, but came after the workflow task before.
-After a restore, each open run has such a task, since all of them are delivered again.
+A timer's time is known. A message came after the relay has read it, and any other event after the workflow task before.
+An activity of another branch does not count: if it ends in one task with a message, the message bounds the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,43 @@ from __future__ import annotations
 from contextvars import ContextVar
 from datetime import datetime
 
+from temporalio import workflow
+
 _PASSED: ContextVar[datetime | None] = ContextVar("perdure_passed", default=None)
+
+
+class Events:
+    """The earliest time at which the events of the present workflow task can have come."""
+
+    def __init__(self) -> None:
+        self._task = 0
+        """Length of the history at the begin of the present task."""
+        self._now = self._task_before = workflow.info().workflow_start_time
+        self._first: datetime | None = None
+        """The earliest time of the events that have called a handler in this task."""
+        self._taken: datetime | None = None
+
+    def look(self) -> None:
+        """Note that the code continues."""
+        task = workflow.info().get_current_history_length()
+        if task != self._task:
+            self._task, self._task_before, self._first = task, self._now, None
+        self._now = workflow.now()
+
+    def takes(self, at: datetime | None) -> None:
+        """Note that the next event is a message that came after `at`."""
+        self._taken = at
+
+    def came(self) -> None:
+        """Note that an event calls a handler."""
+        self.look()
+        at, self._taken = max(self._taken or self._task_before, self._task_before), None
+        self._first = at if self._first is None else min(at, self._first)
+
+    def earliest(self) -> datetime:
+        """No event of this task that ends a wait came before that time."""
+        self.look()
+        return self._first or self._task_before
 
 
 def passed(at: datetime) -> None:

@@ -14,7 +14,7 @@ from perdure import _faults as faults
 from perdure._wire.requests import OperatorRequest
 from perdure._workflow.arriving import ahead_unless_withdrawn
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
-from perdure._workflow.passing import passed
+from perdure._workflow.passing import Events, passed
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 
@@ -28,12 +28,14 @@ class Waiter:
 
     Attributes:
         over: set if the entity is over in the database. The next wait raises it.
+        events: the times of the events that end waits.
     """
 
     def __init__(self, run: RunState, recorder: Recorder) -> None:
         self._run = run
         self._recorder = recorder
         self.over: Overtaken | None = None
+        self.events = Events()
         self._renewing = False
         self._due = False
         """Whether it was time for a new run when an event of the history last continued the code."""
@@ -41,10 +43,6 @@ class Waiter:
         """Length of the history at the begin of this run's first wait."""
         self._updated_at: int | None = None
         """Length of the history at the last update."""
-        self._task = 0
-        """Length of the history at the begin of the present workflow task."""
-        self._looked = self._before = workflow.info().workflow_start_time
-        """A time in the present workflow task, and one in a task before it."""
 
     async def pause(
         self,
@@ -92,7 +90,7 @@ class Waiter:
             return False
         if is_so or run.requests.cancel is not None:
             await self._until_recorded()
-        passed(self._before)
+        passed(self.events.earliest())
         if not is_so:
             self._check_leave(cancellable)
         return True
@@ -165,6 +163,11 @@ class Waiter:
     def update_came(self) -> None:
         """Note that an update of Perdure has come. The server can lose it until its workflow task is over."""
         self._updated_at = workflow.info().get_current_history_length()
+        self.event_came()
+
+    def event_came(self) -> None:
+        """Note that an event of the history has called a handler."""
+        self.events.came()
         self.look()
 
     def look(self) -> None:
@@ -173,16 +176,10 @@ class Waiter:
         The conditions of waits are evaluated for a refused update as well, of which the history holds nothing. If they
         looked by themselves, a replay could find it to be time at another place.
         """
-        self._note_task()
+        self.events.look()
         if not self._due:
             info = workflow.info()
             self._due = (info.is_continue_as_new_suggested() and self._has_moved()) or self._leaves_its_build(info)
-
-    def _note_task(self) -> None:
-        task = workflow.info().get_current_history_length()
-        if task != self._task:
-            self._task, self._before = task, self._looked
-        self._looked = workflow.now()
 
     async def _until_recorded(self) -> None:
         """Wait until the last update is in the history, before its request is executed. If its workflow task were lost
@@ -191,7 +188,7 @@ class Waiter:
             if not workflow.patched(RECORDED_FIRST):
                 return
             await workflow.sleep(0.001, summary="the update is on record")
-            self._note_task()
+            self.events.look()
 
     def overtaken(self, reason: Overtaken) -> None:
         """Note that the entity is over in the database. The next wait raises `reason`."""

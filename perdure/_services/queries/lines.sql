@@ -7,7 +7,7 @@ select
     least(o.not_before, timestamptz '9999-12-31 00:00:00+00') as not_before,
     o.not_before > now() as waits,
     coalesce(o.due_at > now(), false) as due_later,
-    o.ordinal, o.message_kind, o.name, o.payload,
+    o.ordinal, o.message_kind, o.name, o.payload, now() as read_at,
     case when o.kind = 'start' then e.input end as input, i.version,
     o.body ? 'again' as again,
     case when o.kind = 'start' and e.workflow_id is not null -- its run has written, and Temporal may have lost that run

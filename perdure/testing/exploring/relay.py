@@ -146,7 +146,8 @@ class VirtualRelay:
 
     def _signal(self, row: Row, index: int) -> bool:
         name, payload = row.messages[index]
-        message = Message(ordinal=index + 1, id=str(index), kind="signal", name=name, payload=payload)
+        now = self._world.loop.now
+        message = Message(ordinal=index + 1, id=str(index), kind="signal", name=name, payload=payload, read_at=now)
         try:
             self._world.temporal.signal(row.entity.workflow_id(None), MESSAGE, message)
         except NotFound:
