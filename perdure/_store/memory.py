@@ -81,8 +81,8 @@ class MemoryStore:
         self._on_late = on_late
         self._entities: _Entities = {}
         self._effects: dict[str, _Effect] = {}
-        self.epoch = 0
-        self.keeps_moments = False
+        self.epoch: int = 0
+        self.keeps_moments: bool = False
         self._moments: list[tuple[_Entities, dict[str, _Effect]]] = [({}, {})]
 
     def start(self, entity: Entity, state: str) -> None:

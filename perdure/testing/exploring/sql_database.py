@@ -80,7 +80,7 @@ class SqlDatabase:
         """The newest snapshot of an entity."""
         return self._record.snapshot(lifecycle, entity_id)
 
-    keeps_moments = False
+    keeps_moments: bool = False
 
     def lose_records(self) -> None:
         """Not played: that PostgreSQL is restored is tested with real servers."""
