@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from random import Random
 from typing import Any
 
@@ -21,8 +21,8 @@ from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Scenario
 from perdure.testing.exploring.scenarios import scenario
 from perdure.testing.exploring.subject import Subject, bodies_of
-from perdure.testing.exploring.virtual_time import VirtualLoop
-from perdure.testing.exploring.world import World
+from perdure.testing.exploring.virtual_time import VirtualLoop, VirtualTime
+from perdure.testing.exploring.world import LONGEST, World
 from tests.applications.reminders.lives.judge import Difference, differences
 from tests.applications.reminders.lives.lives import Author, Life, Said
 from tests.applications.reminders.lives.playing import PATIENT, Records, given_by, messages_of
@@ -86,12 +86,9 @@ def _scenario(seed: int, given: Patient) -> Scenario:
 
 
 def _world(life: Life, subject: Subject, played: Scenario) -> World:
-    class Loop(VirtualLoop):
-        def __init__(self, start: datetime, longest: timedelta) -> None:
-            super().__init__(life.start.replace(tzinfo=UTC), longest)
-
     class Lived(World):
-        loop_kind = Loop
+        def take_loop(self) -> VirtualTime:
+            return VirtualLoop(life.start.replace(tzinfo=UTC), LONGEST)
 
         def _until_over(self, entity: Entity) -> None:
             row = self.database.rows[entity.id]
