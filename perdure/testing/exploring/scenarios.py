@@ -15,23 +15,13 @@ from perdure.testing.exploring.scenario import RENEWS, Event, Fault, Scenario
 
 PLACES = ("before the commit", "after the commit")
 FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
+RESTORES = ("restore", "lose commits")
 EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
     *("confirm", "update", "deploy"),
-    *(
-        "evict",
-        "terminate",
-        "lose Temporal",
-        "restore",
-        "lose commits",
-        "start worker",
-        "worker's clock",
-        "Temporal's clock",
-        *FAULTS,
-    ),
+    *("evict", "terminate", "lose Temporal", *RESTORES, "start worker", "worker's clock", "Temporal's clock", *FAULTS),
 )
 AT_RENEWAL = ("message", "message", "confirm", "update", "retry", "cancel", "cancel through Temporal", "kill", "stop")
-RESTORES = ("restore", "lose commits")
 _STEPS = ("done", "fails", "killed before")
 
 

@@ -9,13 +9,12 @@ declare
     now_epoch bigint := perdure.epoch();
     since bigint := (f->>'since')::bigint;
     began bigint := (f->>'began')::bigint;
-    known text := f->>case when f->>'op' = 'begin' then 'after' else 'token' end;
+    known text;
     x perdure.entity;
     old perdure.effect;
-    now_at timestamptz := clock_timestamp();
-    ends timestamptz := now_at + make_interval(secs => coalesce((f->>'in_flight')::float, 0));
-    reason text := 'no record of it, and the database was restored, or another server took over, at '
-        || to_char(to_timestamp(now_epoch / 1e6) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"');
+    now_at timestamptz;
+    ends timestamptz;
+    reason text;
 begin
     if now_epoch = 0 or since is null then
         return false;
@@ -24,6 +23,11 @@ begin
     if since >= now_epoch and not (coalesce(x.epoch, now_epoch) < now_epoch and began >= now_epoch) then
         return false;
     end if;
+    now_at := clock_timestamp();
+    ends := now_at + make_interval(secs => coalesce((f->>'in_flight')::float, 0));
+    known := f->>case when f->>'op' = 'begin' then 'after' else 'token' end;
+    reason := 'no record of it, and the database was restored, or another server took over, at '
+        || to_char(to_timestamp(now_epoch / 1e6) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"');
     select * into old from perdure.effect where key = f->>'key';
     if not found then
         insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, why)
