@@ -28,6 +28,7 @@ from perdure._workflow.stepping import take
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
 from perdure.contracts.effects import Effect, first_problem
+from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, InvalidInput
@@ -260,10 +261,10 @@ class Conductor:
     async def _settle_doubts(self) -> None:
         """Settle the doubts that `run` has not come back to: by the effect's policy, or by a person if the doubt is
         only in the record."""
-        for left in self.run.effects.doubts_left:
+        for key, left in self.run.effects.doubts_left.items():
             effect = next((each for each in self._author.effects if each.identity == left.effect), None)
             if effect is not None:
-                performance = self._performance(effect, left.given, suffix=left.suffix, own=left.own)
+                performance = self._performance(effect, left.given, suffix=left.suffix, own=left.own, key=Key(key))
                 performance.withdraw()
                 with suppress(asyncio.CancelledError):
                     await performance.run()

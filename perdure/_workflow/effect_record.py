@@ -17,7 +17,7 @@ from perdure._workflow.passing import earliest_call
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState, microseconds
 from perdure.contracts.effects import Effect
-from perdure.contracts.keys import slot_of
+from perdure.contracts.keys import Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
 
 In = TypeVar("In")
@@ -31,6 +31,7 @@ class EffectRecord(Generic[In, Out]):
         given: the input of the effect, as JSON data.
         suffix: distinguishes several performances of the effect.
         own: terms of this performance in place of the contract's.
+        key: the key of a doubt that was left; None = the key of a performance that begins now.
 
     Attributes:
         slot: today's name of the effect, with the suffix.
@@ -50,6 +51,7 @@ class EffectRecord(Generic[In, Out]):
         given: Any,
         suffix: str | None,
         own: OwnTerms | None,
+        key: Key | None = None,
     ) -> None:
         self._run = run
         self._recorder = recorder
@@ -63,7 +65,7 @@ class EffectRecord(Generic[In, Out]):
         self._first_slot = slot_of(effect.identity, suffix)
         """The same with the effect's first name, as the ledger has it."""
         self.inline = begun_with.inline if begun_with else effect.inline
-        self.key = run.effects.new_key(run.entity, effect, suffix)
+        self.key = key or run.effects.new_key(run.entity, effect, suffix)
         # The facts of the previous run stay valid: its failures count, and its doubt needs no second read of the fence.
         self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
         self.known = replace(self.left.known, read=False, terms=self._own_over(self.left.known.terms or begun_with))

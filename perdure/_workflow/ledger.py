@@ -200,9 +200,9 @@ class Ledger:
         self.terms = terms or {}
 
     @property
-    def doubts_left(self) -> list[Unsettled]:
-        """The doubts of the previous run that this run has not come back to."""
-        return [each for each in self.unsettled.values() if each.known.effect.in_doubt]
+    def doubts_left(self) -> dict[str, Unsettled]:
+        """The doubts of the previous run that this run has not come back to, by key."""
+        return {key: each for key, each in self.unsettled.items() if each.known.effect.in_doubt}
 
     @property
     def attention(self) -> str | None:
@@ -234,17 +234,16 @@ class Ledger:
             keys |= {Key.of(entity, name, suffix or None, number) for number in range(times)}
         return sorted(keys)
 
-    def find_doubts(self, entity: Entity, on_record: dict[str, EffectView], now: datetime) -> list[Fence]:
+    def find_doubts(self, on_record: dict[str, EffectView], now: datetime) -> list[Fence]:
         """Note doubts that are on record and that this run neither performs nor has dealt with: attempts of lost
-        workflow tasks, whose replacements took another way. A person settles them, except those of effects that may be
-        repeated. The returned writes give these up."""
+        workflow tasks, whose replacements took another way, or have not sent the effect anew. A person settles them,
+        except those of effects that may be repeated. The returned writes give these up."""
         terms, given_up = all_terms(self._effects), []
         for key, view in on_record.items():
             if key in self.performances:
                 continue
             effect, suffix, _ = Key(key).performance
-            newest = Key.of(entity, effect, suffix, self.again.get(slot_of(effect, suffix), 0))
-            known = terms.get(effect) if key == newest else None
+            known = terms.get(effect)
             if known is not None and known.in_doubt.repeats:
                 why = "its workflow task was lost, and the next one took another way"
                 slot, token = slot_of(effect, suffix), view.token or ""

@@ -21,7 +21,7 @@ from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.endings import not_performed, same_again
-from perdure._workflow.leaving import ContinueAsNew, Leave
+from perdure._workflow.leaving import ContinueAsNew, Leave, Overtaken
 from perdure._workflow.lookups import LookUps
 from perdure._workflow.pausing import Pauses
 from perdure._workflow.reading import LOOKS_AGAIN, read
@@ -58,6 +58,7 @@ class Performance(Generic[In, Out]):
         then: the state to enter if the effect is done.
         expires_at: no attempt begins after this time.
         confirmed_by: the author's function, which is called while the effect is in doubt.
+        key: the key of a doubt that was left; None = the key of a performance that begins now.
     """
 
     def __init__(
@@ -75,13 +76,14 @@ class Performance(Generic[In, Out]):
         then: str | None = None,
         expires_at: datetime | None = None,
         confirmed_by: Callable[[], Out | None] | None = None,
+        key: Key | None = None,
     ) -> None:
         self._run = run
         self._recorder = recorder
         self._transitions = transitions
         self._entering = entering
         self._then = then
-        self.record = EffectRecord(run, recorder, effect, given, suffix, own)
+        self.record = EffectRecord(run, recorder, effect, given, suffix, own, key)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
         self._lookups = LookUps(run, recorder, self.record, expires_at=expires_at)
         self._pauses = Pauses(
@@ -240,6 +242,8 @@ class Performance(Generic[In, Out]):
                 case Settled() as settled:
                     if self.known.effect.too_large is None:
                         return self._end(settled)
+                    if self._run.final:  # its end was committed with the outcome: nobody needs the receipt
+                        raise Overtaken(self._run.state)
                     await self._until_it_fits()
                 case never:
                     assert_never(never)

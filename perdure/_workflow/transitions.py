@@ -53,7 +53,7 @@ class Transitions:
             if not answer.unsettled:
                 break
             self._recorder.show(before)
-            for given_up in self._run.effects.find_doubts(self._run.entity, answer.unsettled, workflow.now()):
+            for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
         if again:

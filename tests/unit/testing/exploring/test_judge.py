@@ -76,7 +76,7 @@ def ends_whatever_is_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settles_nothing(monkeypatch: pytest.MonkeyPatch, ends_whatever_is_on_record: None) -> None:
     """Nor does a run settle what the one before it had in doubt."""
-    monkeypatch.setattr(Ledger, "doubts_left", [])
+    monkeypatch.setattr(Ledger, "doubts_left", {})
 
 
 @pytest.mark.parametrize("scenario", [UNKNOWN, ANSWERED_AND_LOST, LEFT], ids=["unknown", "answered and lost", "left"])
