@@ -240,14 +240,14 @@ class Attempts(Generic[In, Out]):
         # reset, or by an earlier `perform`.
         stands = report.effect is not None and record.is_new
         entered = report.begun or stands or standing == run.state
-        state = run.state if entered else self._back(before)
         if not report.recorded:
-            state = await self._put_on_record(report, before, state)
+            state = await self._put_on_record(report, before, entered)
         elif report.effect is None:
             # An earlier execution may have begun an attempt. Only the fence can show that.
             await self._find_out(FenceOp.READ, None, before)
             state = run.state
         else:
+            state = self._after(before, entered)
             record.see(report.effect, report)
         if report.moved or self._ended_in_then(report.effect, standing):
             self._moved = self._follows
@@ -263,7 +263,7 @@ class Attempts(Generic[In, Out]):
             self._count(report.result.value)
         record.note_end(report)
 
-    async def _put_on_record(self, report: Report, before: str, state: str) -> str:
+    async def _put_on_record(self, report: Report, before: str, entered: bool) -> str:
         """Record an outcome that the activity could not commit, before anything else is decided. Returns the state."""
         run, record = self._run, self._record
         answer = await record.ask(
@@ -276,9 +276,10 @@ class Attempts(Generic[In, Out]):
         )
         if answer.gate.over:
             raise Overtaken(answer.state)
+        state = self._after(before, entered)  # not before the answer: another attempt may have gone back meanwhile
         # A lost workflow task entered a later state. This run will enter that state too.
         known = run.today(answer.state)
-        if known is not None and known in (before, self._shown):
+        if self._shown is not None and known in (before, self._shown):
             state = known
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
@@ -337,6 +338,10 @@ class Attempts(Generic[In, Out]):
         """Whether an attempt without an answer was done, and its `then` was committed with the outcome."""
         done = view is not None and view.status is EffectStatus.DONE
         return done and self._follows is not None and standing == self._follows.state
+
+    def _after(self, before: str, entered: bool) -> str:
+        """The state after an attempt that has `entered` its state, or has not."""
+        return self._run.state if entered else self._back(before)
 
     def _back(self, before: str) -> str:
         """The state after an attempt that did not begin: the earlier state, unless another move was made since."""
