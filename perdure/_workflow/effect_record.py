@@ -39,6 +39,7 @@ class EffectRecord(Generic[In, Out]):
         left: the state of the effect at the end of the previous run.
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
+        asked_at: time at which the last call or write about the effect was ordered.
         progress: the progress in the last attempt's last heartbeat.
         asked: whether the record was read, or the other side was asked, in this run.
     """
@@ -70,6 +71,7 @@ class EffectRecord(Generic[In, Out]):
         self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
         self.known = replace(self.left.known, read=False, terms=self._own_over(self.left.known.terms or begun_with))
         self.seen_at = self.left.seen_at or workflow.now()
+        self.asked_at = workflow.now()
         self.progress = self.left.progress
         self.asked = False
         self._since = self.left.since or self._ordered_first()
@@ -138,7 +140,8 @@ class EffectRecord(Generic[In, Out]):
         )
 
     def fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
-        """The fence part of a write about this effect."""
+        """The fence part of a write about this effect, which is ordered now."""
+        self.asked_at = workflow.now()
         return Fence(
             op=op,
             key=self.key,

@@ -251,9 +251,14 @@ class Performance(Generic[In, Out]):
     def _decide(self) -> Again | Ask | Look | Record | Park | Settled:
         luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
         now, ending, known = workflow.now(), self._run.requests.ending, self.known
+        expires_at = self._pauses.expires_at
         if now > self.record.seen_at:
             known = replace(known, age=now - self.record.seen_at)
-        return decide(self.effect, known, now=now, expires_at=self._pauses.expires_at, ending=ending, luck=luck)
+        if expires_at is not None and self.record.asked_at < expires_at <= now:
+            # This task may begin with an answer from before the expiry. A task that was lost may have begun an attempt
+            # after that answer, in time.
+            known = replace(known, read=False)
+        return decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
 
     async def _until_it_fits(self) -> None:
         """Wait for a deploy of code that declares a smaller receipt: the effect is done, and its receipt is too large
