@@ -41,7 +41,7 @@ class EffectRecord(Generic[In, Out]):
         seen_at: time at which the fence's record was last read.
         asked_at: time at which the last call or write about the effect was ordered.
         progress: the progress in the last attempt's last heartbeat.
-        asked: whether the record was read, or the other side was asked, in this run.
+        asked: whether the record was read, or the other side was asked; an earlier run that left it may have done that.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EffectRecord(Generic[In, Out]):
         self.seen_at = self.left.seen_at or workflow.now()
         self.asked_at = workflow.now()
         self.progress = self.left.progress
-        self.asked = False
+        self.asked = self.left.effect is not None
         self._since = self.left.since or self._ordered_first()
 
     def _ordered_first(self) -> int:

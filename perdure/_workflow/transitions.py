@@ -46,13 +46,13 @@ class Transitions:
     async def move(self, state: str, why: str | None = None, by: str | None = None) -> bool:
         """Commit `state`. A final state is committed after all recorded doubts are settled. Returns whether no earlier
         run can have done that."""
-        before, again = self._run.state, self._run.may_have_left(state)
+        before, again = self._run.standing, self._run.may_have_left(state)
         while True:
             self._recorder.show(state, why)
             answer = await self._recorder.move(state, why, by)
             if not answer.unsettled:
                 break
-            self._recorder.show(before)
+            self._recorder.show_again(before)
             for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
