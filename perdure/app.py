@@ -33,7 +33,8 @@ class App:
     Args:
         lifecycles: the classes.
         effects: bodies of effects, look-ups and steps, bound with `@EFFECT.performs`, `@FIND.answers`, `@STEP.takes`.
-            Bodies that declare their contract (`@effect`, `@lookup`, `@step`) need not be listed.
+            Bodies that declare their contract (`@effect`, `@lookup`, `@step`) need not be listed; a body that is listed
+            for such a contract takes their place, as a test's may.
         lifespan: a function that makes an async context manager from the worker's settings. The worker enters it before
             it takes work, and leaves it after its last body has ended. Bodies find the yielded value in
             `attempt.resources`.
@@ -43,8 +44,6 @@ class App:
         pages: pages of the application for the console, by a name. The value is the place of a list of
             `perdure.console.Page`, as `package.module:name`. Their templates are in the folder `templates` beside that
             module; `view.render("NAME/page.html")` names them.
-        own_bodies: whether contracts that a body declares are bound to it. Without, `effects` binds each of them to
-            another body, such as a test's.
 
     Raises:
         DeclarationError: an effect has no body, a body has no contract or is not used, or two have one name.
@@ -68,7 +67,6 @@ class App:
         commands: Mapping[str, str] | None = None,
         checks: Sequence[ApplicationCheck] = (),
         pages: Mapping[str, str] | None = None,
-        own_bodies: bool = True,
     ) -> None:
         self.lifespan = lifespan
         self.checks: tuple[ApplicationCheck, ...] = tuple(checks)
@@ -82,7 +80,7 @@ class App:
             self._bind(body, contract_of(body))
         needed = _needed(lifecycles)
         for contract, _ in needed.values():
-            if own_bodies and contract.body is not None:
+            if contract.body is not None and contract.name not in self.bodies:
                 self._bind(contract.body, contract)
         self._check(needed)
         self.limits: dict[str, RateLimit] = limits_of(contract for contract, _ in self.bodies.values())

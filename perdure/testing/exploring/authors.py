@@ -168,7 +168,7 @@ def of_lifecycle(
         input_json(lifecycle, makes(Random(0)))
     except InvalidInput as error:
         raise ScriptError(f"given: {error}") from None
-    app = App([lifecycle], bodies_of(lifecycle), own_bodies=False)
+    app = App([lifecycle], bodies_of(lifecycle))
     names = frozenset(each.identity for each in once)
     subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
     return AuthorsExplorer(subject, makes, check, mistakes)

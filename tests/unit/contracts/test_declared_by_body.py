@@ -253,3 +253,12 @@ class TestPerformUntilDone:
     async def test_a_state_that_calls_nobody_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match="Silent: otherwise='new' would wait for a person whom nothing"):
             await rehearse(Silent, Order(cents=100), {})
+
+
+def test_a_body_that_is_listed_takes_the_place_of_the_one_that_the_contract_declares() -> None:
+    @charge_card.performs
+    async def charges_nobody(order: Order, attempt: Attempt) -> Charged:
+        return Charged(id="none")
+
+    assert App([Silent], [charges_nobody]).bodies["charge-card"] == (charge_card, charges_nobody)
+    assert App([Silent]).bodies["charge-card"] == (charge_card, charge_card.body)
