@@ -96,7 +96,7 @@ async def _until_it_succeeds(
             raise asyncio.CancelledError
     except (Cancelled, asyncio.CancelledError):
         taking.cancel()
-        with suppress(ActivityError):
+        with suppress(ActivityError, asyncio.CancelledError):  # the second one if the activity was not ordered yet
             return await taking
         raise
     return await taking

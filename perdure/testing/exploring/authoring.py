@@ -44,6 +44,8 @@ class Author:
         given = Program(steps=steps, at_cancel=cancelling, secret=secret)
         if self._is_rare() and self._is_rare():
             given.at_message = [self._performance({})]
+            if random.random() < 0.4:
+                given.at_message.insert(random.randrange(2), random.choice((["step"], ["save"])))
         return given
 
     def _steps(self, depth: int, length: int, *, alone: bool = True) -> list[Any]:

@@ -80,8 +80,11 @@ class Interpreter(Lifecycle[Any, Any]):
     @workflow.signal
     async def note(self, text: str) -> None:
         self.received.append(text)
-        for word, name, suffix, more in self._given.at_message:
-            await self._one(word, [name, f"{suffix}-{text}", more])
+        for word, *arguments in self._given.at_message:
+            if word == "perform":
+                name, suffix, more = arguments
+                arguments = [name, f"{suffix}-{text}", more]
+            await self._one(word, arguments)
 
     @workflow.update
     async def append(self, text: str) -> str:
