@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, reason_of
+from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse_if_over, why_left
 from perdure.contracts.unordered import set_in
 from perdure.errors import DeclarationError, NotNow
@@ -62,8 +63,10 @@ def _looks(handler: Callable[..., Any]) -> Callable[..., Any]:
 def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
     @functools.wraps(handler)
     async def handle(self: Any, *given: Any) -> Any:
-        self._perdure.waiter.event_came()
+        came_at = self._perdure.waiter.event_came()
         go_ahead()
+        if not answers:
+            passed(came_at)
         try:
             return await handler(self, *given)
         except (Leave, BaseExceptionGroup) as error:

@@ -6,7 +6,9 @@ by an event of the history, and no attempt of a task passes a wait before its ev
 lost attempt may have continued at once at a call where the attempt that counts had to wait.
 
 A timer's time is known. A message came after the relay has read it, and any other event after the workflow task before.
-An activity of another branch does not count: if it ends in one task with a message, the message bounds the time.
+An activity of another branch does not count: if it ends in one task with a message, the message bounds the time. The
+handler of an update is not bounded by that update: the history holds no update of a lost task, and its sender sends it
+again.
 """
 
 from __future__ import annotations
@@ -41,11 +43,12 @@ class Events:
         """Note that the next event is a message that came after `at`."""
         self._taken = at
 
-    def came(self) -> None:
-        """Note that an event calls a handler."""
+    def came(self) -> datetime:
+        """Note that an event calls a handler. Returns the earliest time at which it came."""
         self.look()
         at, self._taken = max(self._taken or self._task_before, self._task_before), None
         self._first = at if self._first is None else min(at, self._first)
+        return at
 
     def earliest(self) -> datetime:
         """No event of this task that ends a wait came before that time."""

@@ -165,10 +165,11 @@ class Waiter:
         self._updated_at = workflow.info().get_current_history_length()
         self.event_came()
 
-    def event_came(self) -> None:
-        """Note that an event of the history has called a handler."""
-        self.events.came()
+    def event_came(self) -> datetime:
+        """Note that an event of the history has called a handler. Returns the earliest time at which it came."""
+        at = self.events.came()
         self.look()
+        return at
 
     def look(self) -> None:
         """Note whether it is time for a new run. Call this where an event of the history has continued the code.
