@@ -96,6 +96,8 @@ class Performance(Generic[In, Out]):
 
     async def run(self) -> Done[Out] | NotPerformed:
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
+        if (state := self._entering or self._then) is not None:
+            await self._transitions.until_open(state)
         self._attempts.check()
         end = await self._perform()
         if self._entering is not None and not self._run.requests.stopped and self._attempts.hides():

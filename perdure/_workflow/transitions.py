@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from temporalio import workflow
 
-from perdure._workflow.leaving import Cancelled
+from perdure._workflow.leaving import Cancelled, Overtaken
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
@@ -26,6 +26,8 @@ class Transitions:
         self._recorder = recorder
         self._waiter = waiter
         self._settle_doubts = settle_doubts
+        self._ending = False
+        """Whether an end is being written, which may not be made."""
 
     async def enter(self, state: str, why: str | None = None) -> bool:
         """Move the mirror to `state`; see `Lifecycle.enter`. Returns whether no earlier run can have done that."""
@@ -33,8 +35,19 @@ class Transitions:
         if self._passed(state):
             return False
         await self._until_alone(state)
+        await self.until_open(state)
         self._run.check_move(self._run.state, state)
         return await self.move(state, why)
+
+    async def until_open(self, state: str) -> None:
+        """Before a move to `state`, wait for an end that is being written: a message may come then, or after it.
+
+        Raises:
+            Overtaken: the entity has ended in another state.
+        """
+        await self._waiter.quiet(lambda: not self._ending)
+        if self._run.final and state != self._run.state:
+            raise Overtaken(self._run.state)
 
     async def follow(self, state: str) -> None:
         """Enter the state `then` of a done effect. It was checked before the effect, because a done effect must not
@@ -49,7 +62,11 @@ class Transitions:
         before, again = self._run.standing, self._run.may_have_left(state)
         while True:
             self._recorder.show(state, why)
-            answer = await self._recorder.move(state, why, by)
+            self._ending = self._run.final
+            try:
+                answer = await self._recorder.move(state, why, by)
+            finally:
+                self._ending = False
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)

@@ -45,7 +45,9 @@ class Author:
         if self._is_rare() and self._is_rare():
             given.at_message = [self._performance({})]
             if random.random() < 0.4:
-                given.at_message.insert(random.randrange(2), random.choice((["step"], ["save"])))
+                held = self._performance({random.choice(("entering", "then")): Place.HELD.value})
+                more = (["step"], ["save"], ["enter", Place.HELD.value], held)
+                given.at_message.insert(random.randrange(2), random.choice(more))
         return given
 
     def _steps(self, depth: int, length: int, *, alone: bool = True) -> list[Any]:
