@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from temporalio.activity import ActivityCancellationDetails, _ActivityCancellationDetailsHolder, _Context
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.activity_result import ActivityResolution
 from temporalio.bridge.proto.workflow_activation import ResolveActivity, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import (
@@ -145,6 +146,23 @@ def activity_job(call: ActivityCall, end: ActivityEnd) -> WorkflowActivationJob:
     return WorkflowActivationJob(resolve_activity=resolved)
 
 
+def as_recorded(job: WorkflowActivationJob) -> None:
+    """Give the resolution of a local activity the shape in which core hands it over when it reads it from the history.
+
+    The marker holds the bare failure. Core takes that of a cancelled activity for a cancellation, and puts it into an
+    activity's failure again. For a time-out it has no such case, and that stays as it is: see
+    `From<CompleteLocalActivityData>` in `local_activity_state_machine.rs`.
+    """
+    resolved = job.resolve_activity
+    if not resolved.is_local or not resolved.result.HasField("failed"):
+        return
+    failure = resolved.result.failed.failure
+    if failure.HasField("activity_failure_info") and failure.cause.HasField("timeout_failure_info"):
+        bare = Failure()
+        bare.CopyFrom(failure.cause)
+        failure.CopyFrom(bare)
+
+
 def _error(call: ActivityCall, end: Failed | TimedOut | Cancelled) -> BaseException:
     match end:
         case Failed(error):
@@ -250,9 +268,14 @@ class ActivityContext:
         self._stopped.set()
 
     def _beat(self, *details: Any) -> None:
-        if self._beats(details) or self._cancelled.is_set():
+        if not self._beats(details):
+            self.cancel(ActivityCancellationDetails(not_found=True))
+
+    def cancel(self, why: ActivityCancellationDetails) -> None:
+        """Core asks the SDK to cancel it; later requests change nothing."""
+        if self._cancelled.is_set():
             return
-        self._why.details = ActivityCancellationDetails(not_found=True)
+        self._why.details = why
         self._cancelled.set()
         if self._task is not None:
             self._task.cancel()

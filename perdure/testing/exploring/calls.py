@@ -50,18 +50,18 @@ class Calls:
         run: Run,
         ended: Callable[[ActivityEnd], None],
         beats: Callable[[Sequence[Any]], bool],
-    ) -> None:
-        """Run an activity.
+    ) -> ActivityContext:
+        """Run an activity; returns its context, by which it can be cancelled.
 
         Args:
             ended: called with its end.
             beats: called with the details of each heartbeat; False where the server has given the activity up.
         """
+        about = ActivityContext(call, run.workflow_id, run.run_id, run.lifecycle, beats)
         known = self._functions.get(call.activity_type)
         if known is None:
             ended(Failed(ApplicationError(f"no activity {call.activity_type!r}", type="NotFoundError")))
-            return
-        about = ActivityContext(call, run.workflow_id, run.run_id, run.lifecycle, beats)
+            return about
         if self._stopped:
             about.stop()
         context = contextvars.Context()  # not that of another worker's activity, whose end has led to this one
@@ -70,6 +70,7 @@ class Calls:
         task = self._loop.create_task(self._play(*known, call, about, ended), context=context)
         self._contexts[about] = self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
+        return about
 
     def stop(self) -> None:
         """Note a request to stop the worker."""
@@ -96,7 +97,7 @@ class Calls:
         except Gone:
             return
         except asyncio.CancelledError:
-            return  # the world is put away
+            return  # nobody waits for its end: it was given up, or the world is put away
         except Exception as error:
             end: ActivityEnd = Failed(error if isinstance(error, ApplicationError) else _failure(error))
         else:

@@ -85,6 +85,7 @@ def catalogue() -> set[tuple[str, str]]:
     }
     pairs |= {("reply lost", op) for op in ("move", *(each.value for each in FenceOp))}
     pairs |= {("activity timed out", kind) for kind in ("schedule_to_start", "heartbeat")}
+    pairs |= {("local activity timed out", "start_to_close")}
     pairs |= {("replayed", how) for how in ("plain", "with local activities")}
     pairs |= {("continued as new", str(count)) for count in range(2, 6)}
     return pairs | {("restarted", ""), ("task refused", "unseen event")}

@@ -123,13 +123,15 @@ class Incidents:
         """A worker, or the database, has a fault; see `Fault`."""
         world = self._world
         until, database = world.loop.time() + seconds, world.database
-        world.observed.workers_lost |= what in ("kill", "freeze", "cut off")
+        world.observed.workers_lost |= what in ("kill", "freeze", "stall", "cut off")
         match what:
             case "kill":
                 worker.kill()
                 world.loop.call_later(seconds, world.start_worker)
             case "freeze":
                 worker.freeze(seconds)
+            case "stall":
+                worker.stall(seconds)
             case "cut off":
                 worker.cut_off(seconds)
             case "stop":

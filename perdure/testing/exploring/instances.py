@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.virtual_time import entered
-from perdure.testing.server_activities import ActivityCall, activity_call
+from perdure.testing.server_activities import ActivityCall, activity_call, as_recorded
 
 if TYPE_CHECKING:
     from perdure.app import App
@@ -159,6 +159,8 @@ def _again(recorded: sdk.WorkflowActivation, patches: list[str]) -> sdk.Workflow
     again = sdk.WorkflowActivation()
     again.CopyFrom(recorded)
     again.is_replaying = True
+    for job in again.jobs:
+        as_recorded(job)
     for patch in reversed(patches):
         job = sdk.WorkflowActivationJob()
         job.notify_has_patch.patch_id = patch

@@ -16,8 +16,8 @@ class Fault:
     Attributes:
         place: `before the commit`, `after the commit`, or `continues as new` (a worker reports that a run does).
         number: which time, from 1.
-        what: `kill`, `freeze`, `cut off`, `stop`, `away` (the database), `lose replies`, `lock`; where a run continues
-            as new, any event.
+        what: `kill`, `freeze`, `stall` (its event loop stands still, and Temporal's core goes on), `cut off`, `stop`,
+            `away` (the database), `lose replies`, `lock`; where a run continues as new, any event.
         seconds: how long that lasts.
     """
 

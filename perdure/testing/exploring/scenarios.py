@@ -14,7 +14,7 @@ from perdure.testing.exploring.programs import Program
 from perdure.testing.exploring.scenario import RENEWS, Event, Fault, Scenario
 
 PLACES = ("before the commit", "after the commit")
-FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
+FAULTS = ("kill", "freeze", "stall", "cut off", "stop", "away", "lose replies", "lock")
 RESTORES = ("restore", "lose commits")
 EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
@@ -70,7 +70,7 @@ def _few(random: Random, likely: float) -> int:
 
 
 def _seconds(random: Random) -> float:
-    return random.choice((0.5, 2.0, 6.0, 12.0, 35.0, 90.0))
+    return random.choice((0.5, 2.0, 6.0, 12.0, 18.0, 35.0, 90.0))
 
 
 def _fault(random: Random) -> Fault:

@@ -2,7 +2,8 @@
 
 The activities are those of a real worker (`perdure._activity.hosting`), and the runs are the SDK's own workflow
 instances. A worker that was killed does nothing any more from its next step outside on; one that is frozen goes on
-later; one that is cut off from Temporal goes on at once, and what it reports is lost.
+later; one that is stalled goes on later as well, and its threads of Temporal's core go on meanwhile; one that is cut
+off from Temporal goes on at once, and what it reports is lost.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from temporalio import activity as temporal_activity
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import TimeoutType
 
 from perdure._activity.hosting import Activities as Hosted
 from perdure._wire.writes import Store
@@ -28,6 +31,7 @@ from perdure.testing.server_activities import (
     ActivityCall,
     ActivityEnd,
     Cancelled,
+    TimedOut,
     activity_call,
     activity_job,
 )
@@ -58,6 +62,7 @@ class Worker:
         self.reaches_temporal: bool = True
         self.stopping: bool = False
         self.frozen: asyncio.Future[None] | None = None
+        self._core_goes_on: bool = False
         self._thaw: Callable[[], None] = lambda: None
         self.clock_ahead: timedelta = timedelta(0)
         self.connection: Store = world.database.connection(self)
@@ -74,7 +79,11 @@ class Worker:
     @property
     def reports(self) -> bool:
         """Whether Temporal receives anything from it."""
-        return self.alive and self.reaches_temporal and self.frozen is None
+        return self.alive and self.reaches_temporal and self._core_runs
+
+    @property
+    def _core_runs(self) -> bool:
+        return self.frozen is None or self._core_goes_on
 
     @property
     def now(self) -> datetime:
@@ -88,8 +97,17 @@ class Worker:
 
     def freeze(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later: its tasks do nothing in between, and find then that their timers have rung."""
+        self._hold(seconds, core_goes_on=False)
+
+    def stall(self, seconds: float) -> None:
+        """Something keeps its event loop busy: code that computes, or a machine without a processor to spare. Core has
+        threads of its own: it takes tasks and keeps their time, and what it has for the event loop waits."""
+        self._hold(seconds, core_goes_on=True)
+
+    def _hold(self, seconds: float, *, core_goes_on: bool) -> None:
         if self.frozen is None and self.alive:
             loop = self.world.loop
+            self._core_goes_on = core_goes_on
             thawed = self.frozen = loop.create_future()
             release = loop.hold(lambda context: context.get(current_worker) is self)
 
@@ -130,6 +148,13 @@ class Worker:
             await asyncio.shield(self.frozen)
         self.check()
 
+    def _once_awake(self, step: Callable[[], object]) -> None:
+        """Take a step of the event loop: now, or when it goes on."""
+        if self.frozen is None:
+            step()
+        else:
+            self.frozen.add_done_callback(lambda _: self._once_awake(step))
+
     def check(self) -> None:
         """Raise `Gone` if the process was killed."""
         if not self.alive:
@@ -145,6 +170,11 @@ class Worker:
 
     def work_on(self, task: WorkflowTask, jobs: list[sdk.WorkflowActivationJob]) -> None:
         """Bring the run to where its history ends, and give it what is new."""
+        self._once_awake(lambda: self._work_on(task, jobs))
+
+    def _work_on(self, task: WorkflowTask, jobs: list[sdk.WorkflowActivationJob]) -> None:
+        if task.over or not self.alive:
+            return
         try:
             outstanding = self.instances.prepare(task.run)
         except TaskFails as failed:
@@ -154,9 +184,18 @@ class Worker:
             jobs = [sdk.WorkflowActivationJob(initialize_workflow=task.run.init_job()), *jobs]
         for call in outstanding.values():
             self._begin_local(task, call)
-        self.activate(task, jobs)
+        self._activate(task, jobs)
 
     def activate(self, task: WorkflowTask, jobs: Sequence[sdk.WorkflowActivationJob]) -> None:
+        """Activate the run's instance, as soon as the event loop can do so."""
+        task.waiting.append(jobs)
+        self._once_awake(lambda: self._take_next(task))
+
+    def _take_next(self, task: WorkflowTask) -> None:
+        if task.waiting:
+            self._activate(task, task.waiting.pop(0))
+
+    def _activate(self, task: WorkflowTask, jobs: Sequence[sdk.WorkflowActivationJob]) -> None:
         """One activation of the run's instance, and its commands."""
         if task.over or not self.alive:
             return
@@ -175,8 +214,9 @@ class Worker:
             jobs = self._sort(task, commands)
             if any(ends(command) for command in commands):  # nothing of the run is entered any more
                 task.local.clear()
+                task.waiting.clear()
                 break
-        if not task.local:
+        if not task.local and not task.waiting:
             self._complete(task)
 
     def evict(self, run: Run) -> None:
@@ -236,7 +276,7 @@ class Worker:
 
     def _complete(self, task: WorkflowTask) -> None:
         def received() -> None:
-            if not self.alive or task.over or task.local:
+            if not self.alive or task.over or task.local or task.waiting:
                 return  # the server will miss it
             if not self.reports:
                 self.world.loop.call_later(0.5, received)
@@ -248,15 +288,40 @@ class Worker:
     # -- activities
 
     def _begin_local(self, task: WorkflowTask, call: ActivityCall) -> None:
+        """Run a local activity until it ends, or its time is over.
+
+        Core counts that time itself, from when it hands the activity to the SDK, and resolves the activity as soon as
+        it is over. Only then it asks the SDK to cancel the call, which goes on for as long as it likes: what it commits
+        counts, and what it reports is dropped, since core has forgotten it (`LocalActivityManager.complete`, in
+        `local_activities.rs`). It does so as well where the workflow task was lost. There is no retry, since each local
+        activity of Perdure has one attempt.
+        """
         task.local[call.seq] = call
+        loop = self.world.loop
 
         def ended(end: ActivityEnd) -> None:
-            if not self.alive or task.over or task.local.get(call.seq) is not call:
-                return
-            del task.local[call.seq]
-            self.activate(task, [activity_job(call, end)])
+            timer.cancel()
+            if self.alive and not task.over and task.local.get(call.seq) is call:
+                del task.local[call.seq]
+                self.activate(task, [activity_job(call, end)])
 
-        self._calls.begin(call, task.run, ended, lambda details: True)
+        def times_out() -> None:
+            if not self.alive:
+                return
+            if not self._core_runs:
+                # Its timer has rung when it goes on, and a reply may have come as well: either may be the first.
+                pause = self.world.random.choice((0.0, 0.01))
+                self._once_awake(lambda: loop.call_later(pause, times_out))
+                return
+            if not task.over and task.local.get(call.seq) is call:
+                del task.local[call.seq]
+                self.world.cover("local activity timed out", kind.name.lower())
+                self.activate(task, [activity_job(call, TimedOut(kind))])
+            self._once_awake(lambda: running.cancel(ActivityCancellationDetails(timed_out=True)))
+
+        seconds, kind = _time_of(call)
+        timer = loop.call_later(seconds, times_out)
+        running = self._calls.begin(call, task.run, ended, lambda details: True)
 
     def begin_activity(self, run: Run, activities: Activities, activity: Activity) -> None:
         """Run a regular activity, and report how it ended."""
@@ -274,6 +339,15 @@ class Worker:
             return not self.reports or activities.heartbeat(activity, attempt, details)
 
         self._calls.begin(activity.call, run, ended, beats)
+
+
+def _time_of(call: ActivityCall) -> tuple[float, TimeoutType]:
+    """How many seconds a local activity may take, and which time-out that is. The SDK demands one of the two."""
+    limits = (
+        (call.start_to_close_timeout, TimeoutType.START_TO_CLOSE),
+        (call.schedule_to_close_timeout, TimeoutType.SCHEDULE_TO_CLOSE),
+    )
+    return min((limit.total_seconds(), kind) for limit, kind in limits if limit is not None)
 
 
 def _enter(worker: Worker) -> None:

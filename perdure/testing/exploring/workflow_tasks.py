@@ -7,7 +7,7 @@ completion that ends a run is refused while there is an event that the task has 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class WorkflowTask:
         first: whether it is the first one of its run.
         answers: what `perform` answered, by key; it counts once the task is committed, or has put the end on record.
         completed: called by the worker when it has no more to do for the task.
+        waiting: the jobs of activations for which the worker's event loop has had no time yet.
     """
 
     run: Run
@@ -54,6 +55,7 @@ class WorkflowTask:
     activations: list[sdk.WorkflowActivation] = field(default_factory=list)
     commands: list[sdk.WorkflowCommand] = field(default_factory=list)
     local: dict[int, ActivityCall] = field(default_factory=dict)
+    waiting: list[Sequence[sdk.WorkflowActivationJob]] = field(default_factory=list)
     shapes: list[bytes] = field(default_factory=list)
     answers: list[tuple[str, Any]] = field(default_factory=list)
     patches: list[str] = field(default_factory=list)
@@ -162,7 +164,10 @@ class WorkflowTasks:
         self.wake()
 
     def _heartbeat(self, task: WorkflowTask) -> None:
-        if task.over or not task.worker.reports or not task.local:
+        if task.over:
+            return
+        if not task.worker.reports or not task.local or task.waiting:  # core does so as soon as it can
+            task.timers.append(self._world.loop.call_later(0.1, self._heartbeat, task))
             return
         self._commit(task)
         task.first = False
