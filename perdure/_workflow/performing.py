@@ -244,7 +244,9 @@ class Performance(Generic[In, Out]):
                 case Settled() as settled:
                     if self.known.effect.too_large is None:
                         return self._end(settled)
-                    if self._run.final:  # its end was committed with the outcome: nobody needs the receipt
+                    # The end was committed with the outcome: nobody needs the receipt. An end that `run` writes while a
+                    # handler is under way may still be refused.
+                    if self._run.final and self._attempts.has_followed():
                         raise Overtaken(self._run.state)
                     await self._until_it_fits()
                 case never:

@@ -59,8 +59,9 @@ class Transitions:
     async def move(self, state: str, why: str | None = None, by: str | None = None) -> bool:
         """Commit `state`. A final state is committed after all recorded doubts are settled. Returns whether no earlier
         run can have done that."""
-        before, again = self._run.standing, self._run.may_have_left(state)
+        again = self._run.may_have_left(state)
         while True:
+            before = self._run.standing  # a handler may have entered another state while the end waited
             self._recorder.show(state, why)
             self._ending = self._run.final
             try:
@@ -70,6 +71,8 @@ class Transitions:
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)
+            if self._run.attention is not None:  # a handler has shown it while the end was being written
+                await self._recorder.move_here(self._run.attention)
             for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
