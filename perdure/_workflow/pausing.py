@@ -31,7 +31,7 @@ class Pauses(Generic[In, Out]):
         confirmed_by: the author's function, which is called while the effect is in doubt.
 
     Attributes:
-        expires_at: as given; None = the effect does not expire, or not any more.
+        expires_at: as given. A done effect does not expire.
         next_at: end of the present pause.
         parked: whether the effect waits for a person.
         resolution: the resolution of a person that is not recorded yet.
@@ -95,7 +95,8 @@ class Pauses(Generic[In, Out]):
         Raises:
             Cancelled: the end was requested. A doubt is settled first.
         """
-        record, now, expires_at = self._record, workflow.now(), self.expires_at
+        record, now = self._record, workflow.now()
+        expires_at = None if record.known.effect.status is EffectStatus.DONE else self.expires_at
         end = now + pause if expires_at is None else min(now + pause, expires_at)
         if self._goes_on_at is not None:
             end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None

@@ -272,13 +272,13 @@ class Performance(Generic[In, Out]):
             f"is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
             f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
         )
-        self._pauses.expires_at = None  # a done effect does not expire
         while self.known.effect.too_large is not None:
             await self._pauses.before_step(pause)
             pause = min(2 * pause, longest)
             await self._pauses.read()
         self.attention = None
-        await self._recorder.move_here(f"the receipt of {self.slot} fits")
+        is_done = self.known.effect.status is EffectStatus.DONE  # otherwise the database has lost its record
+        await self._recorder.move_here(f"the receipt of {self.slot} fits" if is_done else None)
 
     async def _need_person(self, reason: str) -> bool:
         """Show why a person is needed. Returns False if the previous run has done so, whose build may have another name

@@ -13,6 +13,7 @@ import pytest
 from activities.comments.contracts import Comment
 from activities.mail.contracts.mail import SEND_MAIL, Accepted
 from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Expired
 from perdure.errors import DeclarationError
 from perdure.testing import ExplorationFailed, ScenarioEnd, ScriptError, explore
 from perdure.testing.exploring.authors import of_lifecycle
@@ -55,6 +56,15 @@ def test_random_lifecycles_keep_every_promise() -> None:
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_no_scenario_of_the_corpus_breaks_a_promise_again(path: Path) -> None:
     assert of_random_lifecycles().play(read(path)) == []
+
+
+def test_an_effect_whose_receipt_did_not_fit_expires_once_the_database_has_lost_its_record() -> None:
+    given = Program(steps=[["perform", "scan", "p1", {"large": True, "expires": 60}]])
+    events = (Event(10.0, "restore", 2.0), Event(120.0, "deploy"))
+    world = of_random_lifecycles().world(Scenario(seed=1, given=given, events=events, builds=(0,)))
+    (end,) = world.observed.results["explored/1/scan/p1"]
+    assert (type(end.end), end.in_doubt) == (Expired, True)
+    assert end.at < 1 + 60
 
 
 def test_a_comment_notification_keeps_every_promise() -> None:
