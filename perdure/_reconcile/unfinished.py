@@ -11,6 +11,7 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import UNFINISHED
 from perdure._store.postgres import PostgresStore
+from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.status import LifecycleStatus
 from perdure._wire.writes import Gate, Move, Write
 
@@ -37,17 +38,19 @@ async def unfinished(context: Context, row: Row, seen: WorkflowExecutionDescript
     else:
         if not status.final:
             await _report(context, row, f"its workflow has ended in {status.state!r}, which is not final today")
-        elif await _write(context, row, seen.id, status):
+        elif await _write(context, row, seen, status):
             await context.findings.mended(UNFINISHED, row.entity, f"its workflow has ended as {status.state}: mirrored")
 
 
-async def _write(context: Context, row: Row, workflow_id: str, status: LifecycleStatus) -> bool:
+async def _write(context: Context, row: Row, seen: WorkflowExecutionDescription, status: LifecycleStatus) -> bool:
+    carried = await seen.memo_value(CARRIED, None, type_hint=Carried)
     write = Write(
         lifecycle=row.entity.lifecycle,
         id=row.entity.id,
         generation=row.entity.generation,
         version=max(status.version, row.version + 1),
-        workflow_id=workflow_id,
+        workflow_id=seen.id,
+        born=None if carried is None else carried.born,
         move=Move(state=status.state, final=True, why="its workflow ended so: mirrored again", by=context.by),
     )
     store = PostgresStore(context.pool)

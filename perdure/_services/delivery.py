@@ -19,7 +19,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.indexing import Indexing
-from perdure._services.ownership.epochs import start_policies, why_not_ours
+from perdure._services.ownership.epochs import is_older, present_run, start_policies, why_not_ours
 from perdure._store.record import Record, carried_from
 from perdure._text.shown import markdown
 from perdure._wire.carried import CARRIED, Carried
@@ -160,6 +160,8 @@ class Delivery:
             kind=traces.SpanKind.CONSUMER,
             parent=row["traceparent"],
         ):
+            if is_older(row):  # its id may have a closed run of another entity, which a start would follow
+                await self._check_run(entity, row)
             memo = _memo(carried, lifecycle.effects)
             index = self._index(carried.state or str(lifecycle.declared.initial))
             try:
@@ -235,16 +237,18 @@ class Delivery:
             raise
 
     async def _check_generation(self, entity: Entity, row: Row) -> None:
-        """Refuse a present run of the last generation, whose final state is recorded before it closes, and a run of
-        another entity from before a restore."""
+        """Refuse a present run of the last generation, whose final state is recorded before it closes."""
+        run = await self._check_run(entity, row)
+        if run is not None and run.generation < entity.generation:
+            raise NotYet(f"the run of generation {run.generation} is still closing")
+
+    async def _check_run(self, entity: Entity, row: Row) -> Carried | None:
+        """What the present run of the entity's id was given. It is refused if it is another entity's."""
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
-        if why := await why_not_ours(handle, row):
+        run = await present_run(handle)
+        if run is not None and (why := why_not_ours(run, row)):
             raise Undeliverable(why)
-        if entity.generation == 0:
-            return
-        memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
-        if memo is not None and memo.generation < entity.generation:
-            raise NotYet(f"the run of generation {memo.generation} is still closing")
+        return run
 
     def _check_known(self, row: Row) -> None:
         if row["lifecycle"] not in self._app.lifecycles:
@@ -278,13 +282,15 @@ def _terms(effects: tuple[Effect[Any, Any], ...]) -> bytes:
 
 
 def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) -> Carried:
-    gaps = row["epoch"] is not None and row["epoch"] < row["newest_epoch"]
+    gaps = is_older(row)
     if row["record"] is None:
         # Not the begin of the run: a time between the commit and that begin must not count as past.
         started_at = row["started_at"]
         # A run that is gone has made attempts. If their records are lost later, this run has no trace of them.
         gaps = gaps or row["attempted"]
-        carried = Carried(generation=row["generation"], version=row["version"], started_at=started_at, terms=terms)
+        carried = Carried(
+            generation=row["generation"], version=row["version"], started_at=started_at, born=row["born"], terms=terms
+        )
     else:
         record = Record.model_validate_json(row["record"])
         carried = carried_from(record, row["generation"], row["version"], terms, epoch=row["newest_epoch"])

@@ -121,9 +121,11 @@ class MemoryStore:
     async def write(self, write: Write, *, patience: float) -> Answer:
         entity = self._entities.get((write.lifecycle, write.id))
         if entity is None:
-            entity = _Entity(write.generation, self._clock(), self.epoch)
+            entity = _Entity(write.generation, write.born or self._clock(), self.epoch)
             self._entities[write.lifecycle, write.id] = entity
         gate = _gate(entity, write)
+        if self.epoch and write.born not in (None, entity.created_at) and gate is not Gate.OTHER_GENERATION:
+            return Answer(gate=Gate.OTHER_ENTITY, generation=entity.generation, version=entity.version)
         if write.fence:
             entity.keep()
         verdict = self._work_fence(write, gate) if write.fence else None

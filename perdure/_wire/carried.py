@@ -95,6 +95,7 @@ class Carried(BaseModel):
         came_from: the state before `state`, if that needs a person: it may lead back to those that `run` has passed.
         began: start of the first run of this chain, in microseconds.
         started_at: start of the entity in this generation; None = the start of the run that receives this.
+        born: see `Write`.
         gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
             when this was written. An effect without a record may then have been performed all the same, however late
             the run comes to it.
@@ -124,6 +125,7 @@ class Carried(BaseModel):
     came_from: str | None = None
     began: int | None = None
     started_at: datetime | None = None
+    born: datetime | None = None
     gaps: bool = False
     recovered: bool = False
     last_message: int = 0

@@ -32,13 +32,16 @@ class Gate(StrEnum):
     """The entity is final in this generation; nothing changed."""
     OTHER_GENERATION = "other_round"
     """The entity was restarted since; nothing changed."""
+    OTHER_ENTITY = "other_entity"
+    """The id is another entity's: a restore lost the start of the one that wrote, and the app has given its id again.
+    Nothing changed."""
     UNSETTLED = "unsettled"
     """The entity did not end: an effect that its run does not know of is attempting or in doubt."""
 
     @property
     def over(self) -> bool:
         """Whether another run has overtaken the one that wrote, which must stop."""
-        return self in (Gate.FINAL, Gate.OTHER_GENERATION)
+        return self in (Gate.FINAL, Gate.OTHER_GENERATION, Gate.OTHER_ENTITY)
 
 
 class Verdict(StrEnum):
@@ -144,6 +147,9 @@ class Write(_Record):
     fence: Fence | None = None
     input: Any = None
     """Only in the first write of a lifecycle that was not started through Perdure."""
+    born: datetime | None = None
+    """When the entity's start was recorded, which distinguishes it from another one with its id. None = it was not
+    started through Perdure."""
 
     def __str__(self) -> str:
         """A short text without payloads, for the Web UI."""

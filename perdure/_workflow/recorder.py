@@ -60,6 +60,7 @@ class Recorder:
             move=move,
             fence=fence,
             input=given,
+            born=self._run.born,
         )
 
     def move_to(self, state: str, why: str | None = None, by: str | None = None) -> Move:

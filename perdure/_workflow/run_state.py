@@ -157,6 +157,7 @@ class RunState:
         on_record: version of the newest write of which the run has the answer.
         began: start of the first run of this chain, in microseconds; 0 = not known.
         started_at: start of the entity in this generation.
+        born: see `Write`.
         gaps: whether an effect without a record may have been performed nevertheless.
         recovered: whether this chain of runs continued from the record of an earlier chain.
         has_record: whether the database has the entity.
@@ -197,6 +198,7 @@ class RunState:
         self.on_record = 0
         self.began = _began(carried)
         self.started_at = carried.started_at or info.workflow_start_time
+        self.born = carried.born
         self.gaps = carried.gaps
         self.recovered = carried.recovered
         self.has_record = carried.has_record
@@ -419,6 +421,7 @@ class RunState:
                 came_from=self.came_from,
                 began=self.began,
                 started_at=self.started_at,
+                born=self.born,
                 gaps=self.gaps,
                 recovered=self.recovered,
                 indexed=self.indexed,

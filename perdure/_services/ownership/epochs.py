@@ -1,45 +1,58 @@
 """The effect of a new epoch on starts: after a restore, or a takeover by another server, commits may be lost.
 
 An entity of an older epoch may have a run with more acts than the database shows. If that run has ended, another one
-leads the entity to its end, and settles each effect without a record. An entity of the newest epoch may have an id that
-another entity had in the lost commits.
+leads the entity to its end, and settles each effect without a record. An entity may also have an id that another
+entity had in the lost commits: the run of that one was born at another time.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import asyncpg
 from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.service import RPCError, RPCStatusCode
 
-_MICROSECONDS = 1_000_000
+from perdure._wire.carried import CARRIED, Carried
+
 _RPC = timedelta(seconds=10)
 
 
 def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, WorkflowIDConflictPolicy]:
     """The policies for the start of a row of the outbox (see `queries/lines.sql`): whether an id may be used again, and
-    how an open run of this id is treated."""
-    first, epoch = row["generation"] == 0, row["epoch"]
+    how an open run of this id is treated. Where it may be another entity's, the start fails, and the caller looks."""
+    first = row["generation"] == 0
     reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE  # the default would start an id with a closed run again
-    if not first or row["again"] or (epoch is not None and epoch < row["newest_epoch"]):
+    if not first or row["again"] or is_older(row):
         reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-    conflict = WorkflowIDConflictPolicy.USE_EXISTING
-    if not first or (0 < row["newest_epoch"] == epoch and row["record"] is None):
-        conflict = WorkflowIDConflictPolicy.FAIL
+    conflict = WorkflowIDConflictPolicy.FAIL
+    if first and row["newest_epoch"] == 0:
+        conflict = WorkflowIDConflictPolicy.USE_EXISTING
     return reuse, conflict
 
 
-async def why_not_ours(handle: WorkflowHandle[object, object], row: asyncpg.Record) -> str | None:
-    """Why the present run is not this entity's run; None if it may be."""
-    epoch = row["epoch"]
-    if row["generation"] != 0 or not epoch or epoch < row["newest_epoch"]:
-        return None
-    begun = (await handle.describe(rpc_timeout=_RPC)).start_time
-    restored = datetime.fromtimestamp(epoch / _MICROSECONDS, UTC)
-    if begun >= restored:
+def is_older(row: asyncpg.Record) -> bool:
+    """Whether an epoch has begun since the entity was started."""
+    return row["epoch"] is not None and bool(row["epoch"] < row["newest_epoch"])
+
+
+async def present_run(handle: WorkflowHandle[object, object]) -> Carried | None:
+    """What the present run of an id, open or closed, was given; None if there is none, or Perdure did not start it."""
+    try:
+        seen = await handle.describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    return await seen.memo_value(CARRIED, None, type_hint=Carried)
+
+
+def why_not_ours(run: Carried, row: asyncpg.Record) -> str | None:
+    """Why a run of this id is not a run of the row's entity; None if it may be."""
+    if run.generation != row["generation"] or None in (run.born, row["born"]) or run.born == row["born"]:
         return None
     return (
-        f"a run of this id was begun at {begun:%Y-%m-%d %H:%M:%S}, before the database was put back at "
-        f"{restored:%Y-%m-%d %H:%M:%S}: the id was given twice. Start it with an id that was never used"
+        f"a run of this id is of an entity that was started at {run.born:%Y-%m-%d %H:%M:%S}, in commits that the "
+        "database has lost: the id was given twice. Start it with an id that was never used"
     )

@@ -14,7 +14,7 @@ select
         then perdure.record_of(o.lifecycle, o.id, o.generation) end as record,
     o.kind = 'start' and exists (
         select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.generation = o.generation) as attempted,
-    e.epoch, perdure.epoch() as newest_epoch,
+    e.epoch, perdure.epoch() as newest_epoch, e.created_at as born,
     least(greatest(e.created_at, o.due_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
     i.id is null or (o.kind = 'message' and o.message_kind is null) as orphan,
     coalesce(i.generation <> o.generation or i.final is not null, false) as over

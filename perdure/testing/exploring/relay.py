@@ -45,7 +45,8 @@ class VirtualRelay:
         kind = self._world.subject.builds[0].lifecycle(entity.lifecycle)
         row = self._database.start(entity, input_json(kind, given))
         terms = all_terms(kind.effects)
-        carried = Carried(generation=entity.generation, started_at=row.created_at, terms=terms)
+        at = row.created_at
+        carried = Carried(generation=entity.generation, started_at=at, born=at, terms=terms)
         self._world.loop.call_later(DELAY, self._start, row, carried)
 
     def send(self, row: Row, more: str = "") -> None:

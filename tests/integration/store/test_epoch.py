@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from perdure._store.memory import MemoryStore
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import FenceOp, Gate, Store, Verdict
 from perdure.contracts.outcomes import EffectStatus
-from tests.integration.store.stores import PATIENCE, a_begin, a_fence, a_write, an_outcome
+from tests.integration.store.stores import PATIENCE, a_begin, a_fence, a_move, a_write, an_outcome
 from tests.integration.store.test_store_conformance import either, in_memory, say
 
 __all__ = ["either", "in_memory"]
@@ -47,6 +48,38 @@ async def test_an_attempt_that_was_ordered_before_is_in_doubt_and_may_be_taken_o
     taken = await say(either, a_begin("a", now(), "t3", digest="what it really was", **after))
     assert taken.verdict is Verdict.FRESH, "nobody knows its input, so any fits"
     assert (await say(either, a_begin("a", now(), "t4", digest="another", **after))).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.parametrize("final", [False, True])
+async def test_a_run_of_another_entity_with_the_same_id_changes_nothing_after_a_restore(
+    either: Store, final: bool
+) -> None:
+    """The restore lost its start, and the app gave the id again."""
+    born = datetime(2030, 1, 1, 12, 0, 0, 123457, UTC)
+    await say(either, a_move("a", 1, "doing", born=born))
+    await lose_records(either)
+    if final:
+        assert (await say(either, a_move("a", 2, "done", final=True, born=born))).gate is Gate.OPEN
+    other = born - timedelta(microseconds=1)
+    for write in (
+        a_move("a", now(), "error", born=other),
+        a_begin("a", now()).model_copy(update={"born": other}),
+        an_outcome("a", now(), EffectStatus.NOT_DONE).model_copy(update={"born": other}),
+    ):
+        answer = await say(either, write)
+        assert (answer.gate, answer.verdict, answer.effect) == (Gate.OTHER_ENTITY, None, None)
+    answer = await say(either, a_write("a", now(), None, a_fence(FenceOp.READ, "a"), born=born))
+    assert (answer.state, answer.effect) == ("done" if final else "doing", None)
+    assert answer.gate is (Gate.FINAL if final else Gate.OPEN)
+
+
+async def test_a_row_that_a_run_writes_anew_has_the_time_of_its_start(either: Store) -> None:
+    born = datetime(2030, 1, 1, 12, 0, 0, 123457, UTC)
+    await lose_records(either)
+    await say(either, a_move("a", 1, "doing", born=born))
+    assert (await say(either, a_move("a", 2, "doing", born=born))).gate is Gate.OPEN
+    await say(either, a_move("b", 1, "done", final=True, born=born))
+    assert (await say(either, a_move("b", 1, "done", final=True, born=born))).gate is Gate.OPEN
 
 
 async def test_it_is_in_doubt_since_it_was_ordered(either: Store) -> None:

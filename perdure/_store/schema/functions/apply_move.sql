@@ -8,6 +8,7 @@ declare
     c perdure.app_column;
     is_final boolean := coalesce((m->>'final')::boolean, false);
     now_at timestamptz := clock_timestamp();
+    born timestamptz := (w->>'born')::timestamptz;
     old perdure.entity;
 begin
     update perdure.ident set version = (w->>'version')::bigint, final = case when is_final then m->>'state' end
@@ -19,14 +20,14 @@ begin
         insert into perdure.finished (lifecycle, id, generation, state, why, input, snapshot, tenant, workflow_id, created_at, finished_at)
             values (l, e, (w->>'generation')::int, m->>'state', m->>'why', coalesce(old.input, nullif(w->'input', 'null')),
                 coalesce(nullif(m->'snapshot', 'null'), old.snapshot), old.tenant, w->>'workflow_id',
-                coalesce(old.created_at, now_at), now_at);
+                coalesce(old.created_at, born, now_at), now_at);
         delete from perdure.message where lifecycle = l and id = e;
     else
         insert into perdure.entity as x (lifecycle, id, generation, state, since, stuck_at, attention, input, snapshot, memory,
-                acknowledged, workflow_id)
+                acknowledged, workflow_id, created_at)
             values (l, e, (w->>'generation')::int, m->>'state', now_at, now_at + make_interval(secs => (m->>'within')::float),
                 m->>'attention', nullif(w->'input', 'null'), nullif(m->'snapshot', 'null'),
-                nullif(m->'memory', 'null'), coalesce((m->>'acknowledged')::int, 0), w->>'workflow_id')
+                nullif(m->'memory', 'null'), coalesce((m->>'acknowledged')::int, 0), w->>'workflow_id', coalesce(born, now_at))
             on conflict (lifecycle, id) do update set
                 state = excluded.state,
                 since = case when x.state = excluded.state then x.since else excluded.since end,

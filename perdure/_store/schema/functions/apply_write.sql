@@ -30,6 +30,9 @@ begin
         end if;
     end if;
 
+    if i.generation = (w->>'generation')::int and perdure.is_other_entity(i, (w->>'born')::timestamptz) then
+        return jsonb_build_object('gate', 'other_entity', 'generation', i.generation, 'version', i.version);
+    end if;
     if i.generation <> (w->>'generation')::int then
         gate := 'other_round';
     elsif i.final is not null and not (wanted = i.version and coalesce(m->>'state' = i.final, false)) then
