@@ -133,10 +133,10 @@ class Attempts(Generic[In, Out]):
         if view.in_doubt and known.effect.status is EffectStatus.NOT_DONE:  # as in `_lost`, with the refusal later
             record.note(spared=min(known.spared + 1, known.failures))
         begun, standing, enters = known.effect.attempts > view.attempts, run.today(answer.state), self._enters
-        if not record.is_new or not begun or standing is None or enters is None:
+        if not begun or standing is None or enters is None or not (record.is_new or standing == enters):
             return
-        # A lost workflow task committed this state with the record. The state is written again if this run has shown an
-        # earlier state since.
+        # A lost workflow task committed this state with the record. If an earlier run has performed the effect, only
+        # the mirror can show that. The state is written again if this run has shown an earlier state since.
         if run.declared.allows(run.state, enters):
             if self._recorder.last_move > record.known.effect.version:
                 await self._recorder.move(enters)
