@@ -110,9 +110,14 @@ class Pauses(Generic[In, Out]):
                 summary=markdown(f"{record.slot}{self._so_far()}: next step"),
             )
         except Cancelled:
-            if not record.inline or self._run.catching_up:
+            waits_for_receipt = record.known.effect.too_large is not None
+            if not waits_for_receipt and (not record.inline or self._run.catching_up):
                 raise
-            await self.read()  # a lost workflow task may have begun the attempt after this pause
+            # A lost workflow task may have begun the attempt after this pause. The database may have lost the record of
+            # a done effect whose receipt did not fit.
+            await self.read()
+            if waits_for_receipt and record.known.effect.status is EffectStatus.DONE:
+                raise
             if not record.in_doubt and record.known.effect.status is not EffectStatus.DONE:
                 raise
             self.next_at = None
