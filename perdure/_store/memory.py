@@ -247,26 +247,29 @@ class MemoryStore:
         now = self._clock()
         ordered = datetime.fromtimestamp(fence.since / 1_000_000, UTC)
         first_at, why = min(ordered, now, entity.created_at if begun_again else now), "no record of it"
+        lost_token = f"lost {self.epoch}"
         deadline = now + timedelta(seconds=fence.in_flight)
         if (known := self._effects.get(fence.key)) is not None:
             old, token = known.view, fence.after if fence.op is FenceOp.BEGIN else fence.token
-            if not 0 < old.version < self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
+            # A doubt of this kind has version 0: it is as old as the time at which it was recorded.
+            recorded = old.version or int(known.attempt_at.timestamp() * 1_000_000)
+            if recorded >= self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
                 return False
             if not _may_be_missing(fence, known=old.token == token):
                 return False
-            known.earlier_doubt = known.in_doubt_since or min(datetime.fromtimestamp(old.version / 1_000_000, UTC), now)
+            known.earlier_doubt = known.in_doubt_since or min(datetime.fromtimestamp(recorded / 1_000_000, UTC), now)
             known.deadline, known.attempt_at = max(known.deadline, deadline), now
             known.earlier_deadline = None
             lost = {
                 "status": EffectStatus.IN_DOUBT,
-                "token": "lost",
+                "token": lost_token,
                 "attempts": old.attempts + 1,
                 "why": why,
                 "version": 0,
             }
             known.view = old.model_copy(update=lost)
             return True
-        view = EffectView(status=EffectStatus.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why=why)
+        view = EffectView(status=EffectStatus.IN_DOUBT, token=lost_token, attempts=1, first_at=first_at, why=why)
         self._effects[fence.key] = _Effect(view, "", deadline, now)
         return True
 

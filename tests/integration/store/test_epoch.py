@@ -144,6 +144,22 @@ async def test_an_effect_whose_newest_attempt_its_run_knows_is_tried_again_after
     assert (await say(either, again)).verdict is (Verdict.STANDING if inline else Verdict.FRESH)
 
 
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_doubt_of_a_lost_record_is_one_again_after_records_were_lost_again(
+    either: Store, *, inline: bool
+) -> None:
+    """For an inline effect: a workflow task that was lost may have settled that doubt, and tried the effect again."""
+    ordered = now()
+    await lose_records(either)
+    first = await say(either, a_begin("a", 1, since=ordered, began=ordered, inline=inline))
+    assert first.effect is not None
+    token: dict[str, Any] = {"since": ordered, "began": ordered, "inline": inline, "status": EffectStatus.NOT_DONE}
+    missed = a_write("a", 2, None, a_fence(FenceOp.RESOLVE, "a", first.effect.token or "", **token))
+    await lose_what_came_later(either)
+    assert (await say(either, missed)).verdict is (Verdict.STANDING if inline else Verdict.STORED)
+    assert await status(either) is (EffectStatus.IN_DOUBT if inline else EffectStatus.NOT_DONE)
+
+
 async def test_an_outcome_that_is_on_record_again_after_records_were_lost_wakes_the_run(either: Store) -> None:
     ordered = now()
     await say(either, a_begin("a", 1, since=ordered, began=ordered))

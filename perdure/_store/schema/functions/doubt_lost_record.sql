@@ -1,7 +1,7 @@
 -- Records an effect as in doubt if the record of an attempt may be lost: the effect was ordered before the newest epoch, or by a run that
 -- may repeat an order from before it, and it has no record, or one from before the epoch in which an attempt may be missing. That is so
 -- if an attempt was lost, if the run does not know the newest attempt on record, or if a workflow task that was lost may have made one.
--- A record that is a doubt of this kind has version 0.
+-- A record that is a doubt of this kind has version 0. It is as old as its attempt_at, and in a later epoch it may be in doubt again.
 create or replace function perdure.doubt_lost_record(w jsonb) returns boolean
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -12,6 +12,7 @@ declare
     known text;
     x perdure.entity;
     old perdure.effect;
+    recorded bigint;
     now_at timestamptz;
     ends timestamptz;
     reason text;
@@ -33,15 +34,17 @@ begin
         insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, why)
             values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', gen_random_uuid()::text, 'in_doubt', '',
                 least(to_timestamp(since / 1e6), case when began >= now_epoch then x.created_at end, now_at), now_at, ends, reason);
-    elsif old.version between 1 and now_epoch - 1 and old.status in ('not_done', 'attempting', 'in_doubt')
+        return true;
+    end if;
+    recorded := coalesce(nullif(old.version, 0), (extract(epoch from old.attempt_at) * 1e6)::bigint);
+    if recorded < now_epoch and old.status in ('not_done', 'attempting', 'in_doubt')
         and (f->>'op' = 'lost' or f->>'op' in ('begin', 'read', 'resolve') and (coalesce((f->>'inline')::boolean, false) or old.token is distinct from known)
             or f->>'op' = 'outcome' and old.token is distinct from known) then
         update perdure.effect set token = gen_random_uuid()::text, status = 'in_doubt', attempts = attempts + 1, attempt_at = now_at,
             deadline = greatest(deadline, ends), version = 0, earlier_deadline = null, why = reason,
-            earlier_doubt = coalesce(perdure.in_doubt_since(old), least(to_timestamp(old.version / 1e6), now_at))
+            earlier_doubt = coalesce(perdure.in_doubt_since(old), least(to_timestamp(recorded / 1e6), now_at))
             where key = old.key;
-    else
-        return false;
+        return true;
     end if;
-    return true;
+    return false;
 end $$;
