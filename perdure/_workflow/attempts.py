@@ -325,7 +325,8 @@ class Attempts(Generic[In, Out]):
             # workflow task had entered the state, and this run has shown an earlier one since.
             await recorder.move_here()
             self.acted()
-        elif standing is not None and standing != run.state and not begun:
+        elif standing not in (None, run.state) and (not begun or (standing == before and not record.is_new)):
+            # The record may be that of an earlier performance, whose attempt did not enter this state.
             self._show(self._back(before))
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not record.repeats):
             self.acted()  # else an earlier run has begun and settled the effect
