@@ -243,7 +243,9 @@ class Performance(Generic[In, Out]):
                         await self._park()
                 case Settled() as settled:
                     if self.known.effect.too_large is None:
-                        return self._end(settled)
+                        if await self._stays_here():
+                            return self._end(settled)
+                        continue
                     # The end was committed with the outcome: nobody needs the receipt. An end that `run` writes while a
                     # handler is under way may still be refused.
                     if self._run.final and self._attempts.has_followed():
@@ -263,6 +265,18 @@ class Performance(Generic[In, Out]):
             # after that answer, in time.
             known = replace(known, read=False)
         return decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
+
+    async def _stays_here(self) -> bool:
+        """Before an end in doubt, write the present state again: a lost attempt that is done later must not enter
+        `then`, because the author's code has gone on. Returns False if such an outcome has come meanwhile."""
+        if self._then is None or not self.record.in_doubt:
+            return True
+        order = self._recorder.order(
+            fence=self.record.fence(FenceOp.READ), move=self._recorder.move_to(self._run.state)
+        )
+        answer = await self._recorder.write(order)
+        self.record.see(answer.effect or EffectView(), answer)
+        return self.record.in_doubt
 
     async def _until_it_fits(self) -> None:
         """Wait for a deploy of code that declares a smaller receipt: the effect is done, and its receipt is too large
