@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, Verdict, Write
 from perdure.contracts.keys import Entity, Key
@@ -244,34 +245,33 @@ class MemoryStore:
         begun_again = entity.epoch < self.epoch <= (fence.began or 0)
         if fence.since >= self.epoch and not begun_again:
             return False
-        now = self._clock()
-        ordered = datetime.fromtimestamp(fence.since / 1_000_000, UTC)
-        first_at, why = min(ordered, now, entity.created_at if begun_again else now), "no record of it"
-        lost_token = f"lost {self.epoch}"
-        deadline = now + timedelta(seconds=fence.in_flight)
         if (known := self._effects.get(fence.key)) is not None:
-            old, token = known.view, fence.after if fence.op is FenceOp.BEGIN else fence.token
-            # A doubt of this kind has version 0: it is as old as the time at which it was recorded.
-            recorded = old.version or int(known.attempt_at.timestamp() * 1_000_000)
-            if recorded >= self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
-                return False
-            if not _may_be_missing(fence, known=old.token == token):
-                return False
-            known.earlier_doubt = known.in_doubt_since or min(datetime.fromtimestamp(recorded / 1_000_000, UTC), now)
-            known.deadline, known.attempt_at = max(known.deadline, deadline), now
-            known.earlier_deadline = None
-            lost = {
-                "status": EffectStatus.IN_DOUBT,
-                "token": lost_token,
-                "attempts": old.attempts + 1,
-                "why": why,
-                "version": 0,
-            }
-            known.view = old.model_copy(update=lost)
-            return True
-        view = EffectView(status=EffectStatus.IN_DOUBT, token=lost_token, attempts=1, first_at=first_at, why=why)
-        self._effects[fence.key] = _Effect(view, "", deadline, now)
+            return self._doubt_older_record(fence, known)
+        now = self._clock()
+        first_at = min(_time_of(fence.since), now, entity.created_at if begun_again else now)
+        view = EffectView(first_at=first_at, **self._lost(1))
+        self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
         return True
+
+    def _doubt_older_record(self, fence: Fence, known: _Effect) -> bool:
+        """As above, for an effect that has a record. A doubt of this kind has version 0: it is as old as the time at
+        which it was recorded."""
+        now, old, token = self._clock(), known.view, fence.after if fence.op is FenceOp.BEGIN else fence.token
+        recorded = old.version or int(known.attempt_at.timestamp() * 1_000_000)
+        if recorded >= self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
+            return False
+        if not _may_be_missing(fence, known=old.token == token):
+            return False
+        known.earlier_doubt = known.in_doubt_since or min(_time_of(recorded), now)
+        known.deadline, known.attempt_at = max(known.deadline, now + timedelta(seconds=fence.in_flight)), now
+        known.earlier_deadline = None
+        known.view = old.model_copy(update=self._lost(old.attempts + 1) | {"version": 0})
+        return True
+
+    def _lost(self, attempts: int) -> dict[str, Any]:
+        """How a record shows an attempt that may be lost."""
+        token = f"lost {self.epoch}"
+        return {"status": EffectStatus.IN_DOUBT, "token": token, "attempts": attempts, "why": "no record of it"}
 
     def _begin(self, write: Write, fence: Fence) -> Verdict:
         if self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id]):
@@ -346,6 +346,10 @@ def _may_be_missing(fence: Fence, *, known: bool) -> bool:
             return not known
         case _:
             return False
+
+
+def _time_of(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
 
 
 def _gate(entity: _Entity, write: Write) -> Gate:
