@@ -63,8 +63,8 @@ class Attempts(Generic[In, Out]):
         """Limit for the begin of the last attempt, in seconds after the first attempt in doubt; None = no limit."""
         self._shown: str | None = None
         """The state to enter with the record of the last attempt."""
-        self._before = run.standing
-        """Where the run was before that."""
+        self._before = self._made = run.standing
+        """Where the run was before that, and where it is shown to be since then."""
         self._follows: Move | None = None
         """The move to commit with the outcome of the last attempt, if the effect is done."""
         self._follows_at = 0
@@ -92,7 +92,6 @@ class Attempts(Generic[In, Out]):
         Raises:
             Overtaken: the database has reported that the entity is over.
         """
-        before = self._run.state
         order = self._order(within)
         way = Way(self._record.name, self._record.inline, self._record.timeout, self._expires_at, self._wait_in_line)
         if not self._record.inline and not self._record.asked:
@@ -103,17 +102,17 @@ class Attempts(Generic[In, Out]):
                 summary = markdown(f"{self._record.slot}: attempt {order.number}")
                 report = await call(self._record.effect, order, way, summary)
         except NO_ANSWER as failure:
-            await self._lost(failure, before)
+            await self._lost(failure)
             return
         except asyncio.CancelledError as failure:
             task = asyncio.current_task()
             if self._in_line is None or task is None or task.cancelling():
                 raise
-            await self._lost(failure, before)  # the attempt was taken back when its end came in
+            await self._lost(failure)  # the attempt was taken back when its end came in
             return
         finally:
             self._in_line = None
-        await self._learn(report, before)
+        await self._learn(report)
 
     def take_back(self) -> None:
         """The end was requested: an attempt that waits for its turn does not begin any more, unless it settles a
@@ -179,6 +178,7 @@ class Attempts(Generic[In, Out]):
         own = record.own.doubt if record.own else None
         self._before = self._run.standing
         move = self._entering()
+        self._made = self._run.standing
         self._shown = None if move is None else move.state
         self._within = None if within is None else within.total_seconds()
         fence = record.fence(FenceOp.BEGIN, after=record.known.effect.token, within=self._within)
@@ -228,7 +228,7 @@ class Attempts(Generic[In, Out]):
             return None
         return self._recorder.order(move=self._recorder.move_to(then))
 
-    async def _learn(self, report: Report, before: str) -> None:
+    async def _learn(self, report: Report) -> None:
         run, recorder, record = self._run, self._recorder, self._record
         run.learn(report.version)
         if report.progress is not None:
@@ -241,20 +241,20 @@ class Attempts(Generic[In, Out]):
         stands = report.effect is not None and record.is_new
         entered = report.begun or stands or standing == run.state
         if not report.recorded:
-            state = await self._put_on_record(report, before, entered)
+            state = await self._put_on_record(report, entered)
         elif report.effect is None:
             # An earlier execution may have begun an attempt. Only the fence can show that.
-            await self._find_out(FenceOp.READ, None, before)
+            await self._find_out(FenceOp.READ, None)
             state = run.state
         else:
-            state = self._after(before, entered)
+            state = self._after(entered)
             record.see(report.effect, report)
         if report.moved or self._ended_in_then(report.effect, standing):
             self._moved = self._follows
         elif stands:  # a lost workflow task made the attempt, and a message came before this one
-            await self._show_over(before, state)
+            await self._show_over(state)
         self._show(self._moved.state if self._moved else state)
-        if not self._moved and not report.begun and standing not in (None, state) and state != before:
+        if not self._moved and not report.begun and standing not in (None, state) and state != self._before.state:
             await recorder.move(state)
         if report.begun:
             if report.effect is not None and report.effect.attempts == 1:
@@ -263,7 +263,7 @@ class Attempts(Generic[In, Out]):
             self._count(report.result.value)
         record.note_end(report)
 
-    async def _put_on_record(self, report: Report, before: str, entered: bool) -> str:
+    async def _put_on_record(self, report: Report, entered: bool) -> str:
         """Record an outcome that the activity could not commit, before anything else is decided. Returns the state."""
         run, record = self._run, self._record
         answer = await record.ask(
@@ -276,29 +276,29 @@ class Attempts(Generic[In, Out]):
         )
         if answer.gate.over:
             raise Overtaken(answer.state)
-        state = self._after(before, entered)  # not before the answer: another attempt may have gone back meanwhile
+        state = self._after(entered)  # not before the answer: another attempt may have gone back meanwhile
         # A lost workflow task entered a later state. This run will enter that state too.
         known = run.today(answer.state)
-        if self._shown is not None and known in (before, self._shown):
+        if self._shown is not None and known in (self._before.state, self._shown):
             state = known
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
         record.see(answer.effect or EffectView(token=report.token), answer)
-        await self._show_over(before, state)
+        await self._show_over(state)
         return state
 
-    async def _show_over(self, before: str, state: str) -> None:
+    async def _show_over(self, state: str) -> None:
         """Write the state of an attempt again if another write of this run shows the earlier state, or will."""
-        if state == self._shown != before and self._recorder.last_move > self._record.known.effect.version:
+        if state == self._shown != self._before.state and self._recorder.last_move > self._record.known.effect.version:
             await self._recorder.move(state)
 
-    async def _lost(self, failure: BaseException, before: str) -> None:
+    async def _lost(self, failure: BaseException) -> None:
         """The activity gave no answer. The fence shows whether a request can have left (invariant 2)."""
         cause = failure.__cause__ if isinstance(failure, ActivityError) else failure
         why = "its worker was lost"
         if isinstance(cause, TimeoutError):
             if cause.type is TimeoutType.SCHEDULE_TO_START:
-                self._show(self._back(before))
+                self._show(self._back())
                 self._record.note(unmade=True)
                 return
             why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
@@ -306,15 +306,15 @@ class Attempts(Generic[In, Out]):
                 self._record.take_progress(cause.last_heartbeat_details[0])
         # An attempt that was taken back from its line never began: nothing is lost.
         op = FenceOp.READ if isinstance(cause, CancelledError) else FenceOp.LOST
-        self._record.note_loss(await self._find_out(op, why, before))
+        self._record.note_loss(await self._find_out(op, why))
 
-    async def _find_out(self, op: FenceOp, why: str | None, before: str) -> bool:
+    async def _find_out(self, op: FenceOp, why: str | None) -> bool:
         """Read from the fence whether an attempt without a report had begun."""
         run, recorder, record = self._run, self._recorder, self._record
         answer = await record.ask(op, why=why)
         if answer.gate.over:
             raise Overtaken(answer.state)
-        standing, view = run.today(answer.state), answer.effect or EffectView()
+        before, standing, view = self._before.state, run.today(answer.state), answer.effect or EffectView()
         begun = view.attempts > record.known.effect.attempts
         if self._ended_in_then(view, standing):
             self._moved = self._follows
@@ -327,7 +327,7 @@ class Attempts(Generic[In, Out]):
             self.acted()
         elif standing not in (None, run.state) and (not begun or (standing == before and not record.is_new)):
             # The record may be that of an earlier performance, whose attempt did not enter this state.
-            self._show(self._back(before))
+            self._show(self._back())
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not record.repeats):
             self.acted()  # else an earlier run has begun and settled the effect
         if begun:
@@ -340,13 +340,17 @@ class Attempts(Generic[In, Out]):
         done = view is not None and view.status is EffectStatus.DONE
         return done and self._follows is not None and standing == self._follows.state
 
-    def _after(self, before: str, entered: bool) -> str:
+    def _after(self, entered: bool) -> str:
         """The state after an attempt that has `entered` its state, or has not."""
-        return self._run.state if entered else self._back(before)
+        return self._run.state if entered else self._back()
 
-    def _back(self, before: str) -> str:
+    def _back(self) -> str:
         """The state after an attempt that did not begin: the earlier state, unless another move was made since."""
-        return before if self._run.state == self._shown else self._run.state
+        if self._run.state == self._shown:
+            return self._before.state
+        if self._shown is not None:  # that move may be undone too, and must not go back to a state that was not entered
+            self._made.become(self._before)
+        return self._run.state
 
     def _show(self, state: str) -> None:
         """Show the state after an attempt. If that is the earlier one, no move was made."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel
 from temporalio import workflow
@@ -123,13 +123,18 @@ class Standstill:
         self.stands, self.times = False, self.times + 1
 
 
-class Standing(NamedTuple):
+@dataclass(eq=False)
+class Standing:
     """The state of a run, with its time and its reason, and the state before it, if that needs a person."""
 
     state: str
     since: datetime
     why: str | None
     came_from: str | None
+
+    def become(self, before: Standing) -> None:
+        """Note that the move from `before` to here was not made, for all who go back to here."""
+        vars(self).update(vars(before))
 
 
 class RunState:
@@ -139,6 +144,7 @@ class RunState:
         entity: the entity of the lifecycle.
         declared: the states of the lifecycle.
         state, since: the present state, and the time at which it was entered.
+        standing: the same, for those who may go back to it.
         came_from: the state before the present one, if that needs a person.
         how_far: the author's line for people.
         restored: the snapshot of the previous run.
@@ -177,6 +183,7 @@ class RunState:
         """The states that it shows to need a person in a search attribute; None = it shows nothing there."""
         self._why: str | None = None
         """Why it is in its state."""
+        self.standing = Standing(self.state, self.since, None, self.came_from)
         self.how_far: str | None = None
         self.restored = carried.snapshot
         self.restored_well = self.restored is None
@@ -278,18 +285,15 @@ class RunState:
             self.came_from = self.state
         self._why = why
         self.state, self.since, self.behind = state, workflow.now(), False
+        self.standing = Standing(state, self.since, why, self.came_from)
         return True
-
-    @property
-    def standing(self) -> Standing:
-        """The present state."""
-        return Standing(self.state, self.since, self._why, self.came_from)
 
     def go_back(self, to: Standing) -> bool:
         """Note that the move from `to` to the present state was not made. Returns whether the state has changed."""
         if to.state == self.state:
             return False
-        self.state, self.since, self._why, self.came_from = to
+        self.standing = to
+        self.state, self.since, self._why, self.came_from = to.state, to.since, to.why, to.came_from
         return True
 
     def overtake(self, state: str | None) -> None:
