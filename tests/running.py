@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 
 from temporalio.worker import Worker
 
+from tests.deadline import DEADLINE
+
 
 @asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[None]:
@@ -32,5 +34,6 @@ async def running(worker: Worker) -> AsyncIterator[None]:
     finally:
         leaving = True
         shutdown = asyncio.create_task(worker.shutdown())  # of a worker that failed at its start, it never ends
-        await asyncio.wait({run})
+        await asyncio.wait({run}, timeout=DEADLINE)
+        assert run.done(), "the worker does not stop"
         shutdown.cancel()

@@ -105,6 +105,7 @@ class Stage:
     Attributes:
         database_url: URL of the case's own database.
         client: a client whose connections are not broken.
+        victim: the worker process that the fault is for. Its places count.
     """
 
     def __init__(self, subject: Subject, case: Case, database_url: str) -> None:
@@ -114,6 +115,7 @@ class Stage:
         self.config: Settings = Settings(database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}")
         self.server: temporalio.client.Client
         self.client: Client
+        self.victim: Any = None
         self.logs: list[Path] = []
         self.reached: asyncio.Event = asyncio.Event()
         self._postgres: Proxy
@@ -257,7 +259,7 @@ class Stage:
         try:
             while line := await reader.readline():
                 reached = json.loads(line)
-                if self._workers and reached["pid"] != self._workers[0].pid:
+                if reached["pid"] != self.victim.pid:
                     continue
                 place = reached["place"]
                 self.case.places.append(place)

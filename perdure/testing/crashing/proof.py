@@ -26,6 +26,8 @@ from perdure.testing.crashing.audit import audit, evidence
 from perdure.testing.crashing.case import Case, Commit, Happened, Receipt, Stage, Subject, Way, exited, preload
 
 I = TypeVar("I")  # noqa: E741
+_STARTS = 4
+"""How often a worker may be kept from its start."""
 Arrange = Callable[[str], Awaitable[None] | None]
 
 
@@ -184,20 +186,24 @@ class _Run:
     async def _play(self, stage: Stage) -> None:
         case = stage.case
         waits = case.place.startswith("during the wait")
-        first = stage.work(
-            die_at=case.place if case.way is Way.KILL and not waits else None,
-            stop_at=_just_before(case.place) if case.way is Way.CUT else None,
-        )
+
+        def begin() -> None:
+            stage.victim = stage.work(
+                die_at=case.place if case.way is Way.KILL and not waits else None,
+                stop_at=_just_before(case.place) if case.way is Way.CUT else None,
+            )
+
+        begin()
         await stage.start()
         ending = asyncio.create_task(stage.ended())
-        gone = asyncio.create_task(exited(first))
+        gone = asyncio.create_task(_exited(stage, begin))
         reached = asyncio.create_task(stage.reached.wait())
         try:
             if case.way is Way.KILL:
                 if waits:
                     await _first(reached, ending, gone)
                     await _idle(stage)
-                    first.kill()
+                    stage.victim.kill()
                 await _first(gone, ending)
                 case.hit = gone.done() and gone.result() == -signal.SIGKILL
                 stage.work()
@@ -216,6 +222,16 @@ class _Run:
             await asyncio.gather(ending, gone, reached, return_exceptions=True)
         if case.way is not Way.NOTHING and not case.hit:
             case.faults.append("it never came by here, so nothing is proven: is the lifecycle deterministic?")
+
+
+async def _exited(stage: Stage, begin: Callable[[], None]) -> int:
+    """Wait until the victim is gone; its exit status. A worker that a busy machine has kept from its start is no
+    victim, and another one begins."""
+    status, starts = await exited(stage.victim), 1
+    while status > 0 and not stage.case.places and starts < _STARTS:
+        begin()
+        status, starts = await exited(stage.victim), starts + 1
+    return status
 
 
 async def _first(one: asyncio.Task[Any], *endings: asyncio.Task[Any]) -> None:

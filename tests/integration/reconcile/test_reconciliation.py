@@ -145,8 +145,10 @@ async def test_a_reconciliation_whose_worker_is_killed_goes_on_in_another_one(wo
     flag.unlink()
     await world.spawn("tests.apps.hasty:app", **environment)
     summary = await in_time(handle)
-    findings = await world.db.fetch("select kind, id, what from perdure.finding where not mended")
-    assert (summary.seen, summary.mended, findings, summary.failed) == (3, 1, [], {})
+    # The first worker may have mended it, and have been killed before Temporal received its count.
+    findings = await world.db.fetch("select kind, id, mended from perdure.finding")
+    assert [tuple(each) for each in findings] == [("vanished", "a", True)]
+    assert (summary.seen, summary.failed) == (3, {})
     await world.until(lambda: is_open(world, "sticky", "a"), "runs again")
 
 

@@ -31,6 +31,7 @@ from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerL
 from perdure.testing.script import Contract, Script
 from tests.apps.bookings import LIFECYCLES
 from tests.apps.contracts import INLINE, REGULAR, Booking, Ticket
+from tests.deadline import in_time
 from tests.running import running
 from tests.world import World
 
@@ -209,10 +210,10 @@ async def delivered(world: World, handle: temporalio.client.WorkflowHandle[Any, 
     await world.until(comes, f"the moment of {message} for {handle.id}", every=0.1)
     if message.name == CANCEL_WORKFLOW:
         await handle.cancel()
-        await handle.result()
+        await in_time(handle.result())
         return "sent", None
     try:
-        return "completed", await handle.execute_update(message.name, message.args[0], result_type=str)
+        return "completed", await in_time(handle.execute_update(message.name, message.args[0], result_type=str))
     except WorkflowUpdateFailedError as refused:
         return "rejected", cast(ApplicationError, refused.cause).message
 
