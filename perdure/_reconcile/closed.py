@@ -10,10 +10,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.ended import ended
-from perdure._reconcile.generation import generation_of
 from perdure._reconcile.row import Row
 from perdure._reconcile.unfinished import unfinished
 from perdure._reconcile.vanished import vanished
+from perdure._services.memo import generation_of
 
 _RPC = timedelta(seconds=10)
 _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)

@@ -9,9 +9,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
+from perdure._services.memo import carried_by
 from perdure._store.finding_kinds import UNFINISHED
 from perdure._store.postgres import PostgresStore
-from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.status import LifecycleStatus
 from perdure._wire.writes import Gate, Move, Write
 
@@ -43,7 +43,7 @@ async def unfinished(context: Context, row: Row, seen: WorkflowExecutionDescript
 
 
 async def _write(context: Context, row: Row, seen: WorkflowExecutionDescription, status: LifecycleStatus) -> bool:
-    carried = await seen.memo_value(CARRIED, None, type_hint=Carried)
+    carried = await carried_by(seen)
     write = Write(
         lifecycle=row.entity.lifecycle,
         id=row.entity.id,

@@ -19,8 +19,8 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, W
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
-from perdure._reconcile.generation import generation_of
 from perdure._reconcile.writing import fetch
+from perdure._services.memo import generation_of
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
 from perdure._store.sql import queries, shared
 from perdure._wire.names import MIRROR

@@ -14,7 +14,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._wire.carried import CARRIED, Carried
+from perdure._services.memo import carried_by
+from perdure._wire.carried import Carried
 
 _RPC = timedelta(seconds=10)
 
@@ -45,7 +46,7 @@ async def present_run(handle: WorkflowHandle[object, object]) -> Carried | None:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise
-    return await seen.memo_value(CARRIED, None, type_hint=Carried)
+    return await carried_by(seen)
 
 
 def why_not_ours(run: Carried, row: asyncpg.Record) -> str | None:

@@ -9,7 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from perdure._services.ownership.epochs import start_policies
 
-ROW = {"generation": 0, "again": False, "epoch": 0, "newest_epoch": 0, "record": None}
+ROW = {"generation": 0, "again": False, "epoch": 0, "newest_epoch": 0}
 
 
 @pytest.mark.parametrize(

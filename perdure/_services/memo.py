@@ -1,0 +1,28 @@
+"""The memo of a workflow, as a client reads it."""
+
+from __future__ import annotations
+
+import logging
+
+from temporalio.client import WorkflowExecution
+
+from perdure._text.privacy import describe
+from perdure._wire.carried import CARRIED, Carried
+
+log = logging.getLogger("perdure.reconciliation")
+
+
+async def carried_by(run: WorkflowExecution) -> Carried | None:
+    """What the run was given. None without a memo of Perdure's that can be read: anybody may start a workflow with
+    another one, and a key of encryption may be gone."""
+    try:
+        return await run.memo_value(CARRIED, None, type_hint=Carried)
+    except Exception as error:  # from the converter or the codec; no other entity may wait for this one (invariant 8)
+        log.warning("the memo of %s can't be read: %s", run.id, describe(error))
+        return None
+
+
+async def generation_of(run: WorkflowExecution) -> int | None:
+    """The generation for which the run was started; None as `carried_by`."""
+    carried = await carried_by(run)
+    return None if carried is None else carried.generation
