@@ -124,9 +124,9 @@ class MemoryStore:
         if entity is None:
             entity = _Entity(write.generation, write.born or self._clock(), self.epoch)
             self._entities[write.lifecycle, write.id] = entity
-        gate = _gate(entity, write)
-        if self.epoch and write.born not in (None, entity.created_at) and gate is not Gate.OTHER_GENERATION:
-            return Answer(gate=Gate.OTHER_ENTITY, generation=entity.generation, version=entity.version)
+        gate = _gate(entity, write, restored=self.epoch > 0)
+        if gate is Gate.OTHER_ENTITY:
+            return Answer(gate=gate, generation=entity.generation, version=entity.version)
         if write.fence:
             entity.keep()
         verdict = self._work_fence(write, gate) if write.fence else None
@@ -352,10 +352,12 @@ def _time_of(microseconds: int) -> datetime:
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
 
 
-def _gate(entity: _Entity, write: Write) -> Gate:
+def _gate(entity: _Entity, write: Write, *, restored: bool) -> Gate:
     same_state = write.move is not None and write.move.state == entity.state
     if write.generation != entity.generation:
         return Gate.OTHER_GENERATION
+    if restored and write.born not in (None, entity.created_at):
+        return Gate.OTHER_ENTITY
     if entity.final and not (write.version == entity.version and same_state):
         return Gate.FINAL
     if write.version < entity.version:
