@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from enum import Enum
 
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.ended import ended
 from perdure._reconcile.row import Row
 from perdure._reconcile.unfinished import unfinished
 from perdure._reconcile.vanished import vanished
-from perdure._services.memo import generation_of
+from perdure._services.runs import generation_of, present_run
 
-_RPC = timedelta(seconds=10)
 _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
@@ -26,11 +23,8 @@ class _Generation(Enum):
 async def is_open_after_all(context: Context, row: Row) -> bool:
     """Whether the workflow is open, which lists show only later. If it is not, mend or report that."""
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
-    try:
-        seen = await handle.describe(rpc_timeout=_RPC)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
+    seen = await present_run(handle)
+    if seen is None:
         await vanished(context, row, "there is no workflow of it in Temporal")
         return False
     if seen.status in _OPEN:

@@ -3,18 +3,16 @@ then."""
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
-
-from temporalio.service import RPCError, RPCStatusCode
+from datetime import UTC
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.failures import why_its_tasks_fail
 from perdure._reconcile.row import Row
+from perdure._services.runs import present_run
 from perdure._store.finding_kinds import FAILING
 
 TIMES = 3
 """Failures of one task from which on it is reported."""
-_RPC = timedelta(seconds=10)
 _PREFIX = "its code fails: "
 
 
@@ -32,12 +30,9 @@ async def report_failing(context: Context, row: Row, reason: str, times: int = T
         times: least number of failures; 0 = a failure of its code was seen, even if no task is pending.
     """
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
-    try:
-        seen = await handle.describe(rpc_timeout=_RPC)
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return False
-        raise
+    seen = await present_run(handle)
+    if seen is None:
+        return False
     task = seen.raw_description.pending_workflow_task
     if task.attempt < times:
         return False

@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
-from perdure._services.memo import carried_by
+from perdure._services.runs import carried_by
 from perdure._store.finding_kinds import UNFINISHED
 from perdure._store.postgres import PostgresStore
 from perdure._wire.status import LifecycleStatus

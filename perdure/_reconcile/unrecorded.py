@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.writing import fetch
-from perdure._services.memo import generation_of
+from perdure._services.runs import generation_of, present_run
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
 from perdure._store.sql import queries, shared
 from perdure._wire.names import MIRROR
@@ -151,13 +151,9 @@ async def _signal(context: Context, odd: Discrepancy) -> bool:
 
 async def _described(handle: WorkflowHandle[object, object]) -> WorkflowExecutionDescription | None:
     """The description of the workflow, if it is open."""
-    try:
-        description = await handle.describe(rpc_timeout=_RPC)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return None
-    return description if description.status is WorkflowExecutionStatus.RUNNING else None
+    description = await present_run(handle)
+    is_open = description is not None and description.status is WorkflowExecutionStatus.RUNNING
+    return description if is_open else None
 
 
 async def _check_followed(context: Context, signalled: Sequence[Discrepancy], patience: float) -> None:

@@ -19,7 +19,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.indexing import Indexing
-from perdure._services.ownership.epochs import is_older, present_run, start_policies, why_not_ours
+from perdure._services.ownership.epochs import is_older, start_policies, why_not_ours
+from perdure._services.runs import carried_by, present_run
 from perdure._store.record import Record, carried_from
 from perdure._text.shown import markdown
 from perdure._wire.carried import CARRIED, Carried
@@ -245,7 +246,8 @@ class Delivery:
     async def _check_run(self, entity: Entity, row: Row) -> Carried | None:
         """What the present run of the entity's id was given. It is refused if it is another entity's."""
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
-        run = await present_run(handle)
+        seen = await present_run(handle)
+        run = None if seen is None else await carried_by(seen)
         if run is not None and (why := why_not_ours(run, row)):
             raise Undeliverable(why)
         return run

@@ -7,17 +7,10 @@ entity had in the lost commits: the run of that one was born at another time.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import asyncpg
-from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._services.memo import carried_by
 from perdure._wire.carried import Carried
-
-_RPC = timedelta(seconds=10)
 
 
 def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, WorkflowIDConflictPolicy]:
@@ -36,17 +29,6 @@ def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, Workflow
 def is_older(row: asyncpg.Record) -> bool:
     """Whether an epoch has begun since the entity was started."""
     return row["epoch"] is not None and bool(row["epoch"] < row["newest_epoch"])
-
-
-async def present_run(handle: WorkflowHandle[object, object]) -> Carried | None:
-    """What the present run of an id, open or closed, was given; None if there is none, or Perdure did not start it."""
-    try:
-        seen = await handle.describe(rpc_timeout=_RPC)
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return None
-        raise
-    return await carried_by(seen)
 
 
 def why_not_ours(run: Carried, row: asyncpg.Record) -> str | None:

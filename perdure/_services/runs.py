@@ -1,15 +1,30 @@
-"""The memo of a workflow, as a client reads it."""
+"""The present run of a workflow, as a client sees it, and its memo."""
 
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
+from typing import Any
 
-from temporalio.client import WorkflowExecution
+from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._text.privacy import describe
 from perdure._wire.carried import CARRIED, Carried
 
+_RPC = timedelta(seconds=10)
+
 log = logging.getLogger("perdure.reconciliation")
+
+
+async def present_run(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+    """The last run of a workflow, open or closed; None if Temporal has none."""
+    try:
+        return await handle.describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
 
 
 async def carried_by(run: WorkflowExecution) -> Carried | None:
