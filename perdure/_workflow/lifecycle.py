@@ -305,7 +305,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     async def save(self) -> None:
         """Commit the snapshot now, without a change of state."""
-        await inside(lambda: to_its_end(self._perdure.recorder.move_here("saved")))
+        await inside(lambda: to_its_end(self._perdure.transitions.save()))
 
     def report(self, how_far: str | None) -> None:
         """Show one line without personal data in the Web UI and in the query `status`. It is not recorded."""

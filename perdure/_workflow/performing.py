@@ -21,7 +21,7 @@ from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.endings import not_performed, same_again
-from perdure._workflow.leaving import ContinueAsNew, Leave, Overtaken
+from perdure._workflow.leaving import ContinueAsNew, Leave
 from perdure._workflow.lookups import LookUps
 from perdure._workflow.pausing import Pauses
 from perdure._workflow.reading import LOOKS_AGAIN, read
@@ -246,10 +246,6 @@ class Performance(Generic[In, Out]):
                         if await self._stays_here():
                             return self._end(settled)
                         continue
-                    # The end was committed with the outcome: nobody needs the receipt. An end that `run` writes while a
-                    # handler is under way may still be refused.
-                    if self._run.final and self._attempts.has_followed():
-                        raise Overtaken(self._run.state)
                     await self._until_it_fits()
                 case never:
                     assert_never(never)
@@ -296,7 +292,12 @@ class Performance(Generic[In, Out]):
 
     async def _need_person(self, reason: str) -> bool:
         """Show why a person is needed. Returns False if the previous run has done so, whose build may have another name
-        for the effect."""
+        for the effect.
+
+        Raises:
+            Overtaken: the entity has ended, so no person can do anything, and nobody needs the receipt.
+        """
+        await self._transitions.until_open()
         if self.attention is not None and self.attention.endswith(f" {reason}"):
             return False
         self.attention = f"{self.slot} {reason}"

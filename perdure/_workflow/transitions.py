@@ -39,15 +39,26 @@ class Transitions:
         self._run.check_move(self._run.state, state)
         return await self.move(state, why)
 
-    async def until_open(self, state: str) -> None:
-        """Before a move to `state`, wait for an end that is being written: a message may come then, or after it.
+    async def until_open(self, state: str | None = None) -> None:
+        """Before a move to `state`, or a write of the present state (None), wait for an end that is being written: a
+        message may come then, or after it.
 
         Raises:
-            Overtaken: the entity has ended in another state.
+            Overtaken: the entity has ended, and not in `state`. The database may have lost that end since.
         """
         await self._waiter.quiet(lambda: not self._ending)
         if self._run.final and state != self._run.state:
             raise Overtaken(self._run.state)
+
+    async def save(self) -> None:
+        """Commit the present state with the snapshot. Beside an end that is refused, the snapshot would be refused with
+        it.
+
+        Raises:
+            Overtaken: the entity has ended.
+        """
+        await self.until_open()
+        await self._recorder.move_here("saved")
 
     async def follow(self, state: str) -> None:
         """Enter the state `then` of a done effect. It was checked before the effect, because a done effect must not
@@ -71,8 +82,6 @@ class Transitions:
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)
-            if self._run.attention is not None:  # a handler has shown it while the end was being written
-                await self._recorder.move_here(self._run.attention)
             for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
