@@ -35,6 +35,7 @@ class Pauses(Generic[In, Out]):
         next_at: end of the present pause.
         parked: whether the effect waits for a person.
         resolution: the resolution of a person that is not recorded yet.
+        withdrawn: whether the awaiting code was cancelled.
     """
 
     def __init__(
@@ -62,8 +63,7 @@ class Pauses(Generic[In, Out]):
         """Whether a request for a retry has ended the present pause."""
         self._fence_changed = False
         """Whether a late outcome came in, so that the fence has a newer record."""
-        self._withdrawn = False
-        """Whether the awaiting code was cancelled."""
+        self.withdrawn = False
 
     def end(self) -> None:
         """End the present pause, if there is one, because a retry was requested."""
@@ -75,7 +75,7 @@ class Pauses(Generic[In, Out]):
 
     def withdraw(self) -> None:
         """Stop as soon as the effect is in no doubt, because the awaiting code was cancelled."""
-        self._withdrawn = True
+        self.withdrawn = True
 
     def confirmed(self) -> Any:
         """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message."""
@@ -151,7 +151,7 @@ class Pauses(Generic[In, Out]):
 
     @property
     def _stops(self) -> bool:
-        return self._withdrawn and not self._record.in_doubt
+        return self.withdrawn and not self._record.in_doubt
 
     def _is_woken(self) -> bool:
         return self._ended or self._fence_changed or self._stops or self.confirmed() is not None

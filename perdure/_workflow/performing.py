@@ -282,10 +282,16 @@ class Performance(Generic[In, Out]):
             f"is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
             f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
         )
-        while self.known.effect.too_large is not None:
-            await self._pauses.before_step(pause)
-            pause = min(2 * pause, longest)
-            await self._pauses.read()
+        try:
+            while self.known.effect.too_large is not None:
+                await self._pauses.before_step(pause)
+                pause = min(2 * pause, longest)
+                await self._pauses.read()
+        except asyncio.CancelledError:
+            if self._pauses.withdrawn:  # a deploy would help nobody any more
+                self.attention = None
+                await self._recorder.move_here(f"the receipt of {self.slot} is not needed")
+            raise
         self.attention = None
         is_done = self.known.effect.status is EffectStatus.DONE  # otherwise the database has lost its record
         await self._recorder.move_here(f"the receipt of {self.slot} fits" if is_done else None)
