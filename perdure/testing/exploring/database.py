@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure._store.memory import MemoryStore
 from perdure._store.record import Doubt, Record
 from perdure._wire.carried import Remembered
-from perdure._wire.writes import Answer, EffectView, Move, Write
+from perdure._wire.writes import Answer, EffectView, Gate, Move, Write
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
@@ -125,12 +125,20 @@ class Connection:
         await world.incidents.reach(self._worker, "before the commit")
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
-        answer = await database.store.write(write, patience=patience)
+        answer = await self._commit(write, patience)
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")
             await self._pause(until - loop.time(), until, "the reply was lost")
         await world.incidents.reach(self._worker, "after the commit")
+        return answer
+
+    async def _commit(self, write: Write, patience: float) -> Answer:
+        store, fence = self._database.store, write.fence
+        is_new = fence is not None and store.effect(fence.key) is None
+        answer = await store.write(write, patience=patience)
+        if fence is not None and is_new and answer.gate is Gate.FINAL and store.effect(fence.key) is not None:
+            self._database.world.observed.doubts_after_end.add(fence.key)
         return answer
 
     async def _pause(self, seconds: float, until: float, why: str) -> None:

@@ -23,6 +23,7 @@ class Observed:
         settled_by_person: keys of effects that a person has resolved.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
+        doubts_after_end: keys of effects that the store first recorded, as in doubt, after their entity had ended.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
         workers_lost: whether a worker was killed, frozen or cut off.
@@ -36,6 +37,7 @@ class Observed:
         self.settled_by_person: set[str] = set()
         self.performed_again: set[str] = set()
         self.told_in_doubt: set[str] = set()
+        self.doubts_after_end: set[str] = set()
         self.records_lost: bool = False
         self.histories_lost: bool = False
         self.workers_lost: bool = False
@@ -83,4 +85,5 @@ class Observed:
     def lose_records(self) -> None:
         """Note that the database has lost records of attempts, and snapshots with updates."""
         self.records_lost = True
+        self.doubts_after_end.clear()
         self.acknowledged.clear()

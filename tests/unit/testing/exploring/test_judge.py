@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,19 @@ LEFT = Scenario(
     renews=1,
 )
 """A cancel ends a run that a doubt was handed to."""
+AFTER_END = Scenario(
+    seed=2735,
+    given=Program(
+        steps=[["until", 10], ["perform", "dedupe-inline", "p1", {"then": "ended"}]],
+        at_message=[["perform", "escalate", "pm", {}]],
+    ),
+    calls={"escalate": ["not done"], "dedupe-inline": ["lost after"]},
+    faults=(Fault("before the commit", 2, "freeze", 10.174),),
+    events=(Event(8.0, "message"), Event(13.977, "restore", 4.6), Event(14.702, "lose Temporal", 2.54)),
+    renews=2,
+)
+"""A worker is frozen in an attempt. The record of it and Temporal are lost, and the entity ends. Then the worker
+records its outcome."""
 
 
 STALE = Scenario(
@@ -79,7 +93,11 @@ def settles_nothing(monkeypatch: pytest.MonkeyPatch, ends_whatever_is_on_record:
     monkeypatch.setattr(Ledger, "doubts_left", {})
 
 
-@pytest.mark.parametrize("scenario", [UNKNOWN, ANSWERED_AND_LOST, LEFT], ids=["unknown", "answered and lost", "left"])
+@pytest.mark.parametrize(
+    "scenario",
+    [UNKNOWN, ANSWERED_AND_LOST, LEFT, AFTER_END],
+    ids=["unknown", "answered and lost", "left", "after the end"],
+)
 def test_an_open_doubt_on_record_is_no_finding(scenario: Scenario) -> None:
     assert shown(scenario) == []
 
@@ -87,6 +105,12 @@ def test_an_open_doubt_on_record_is_no_finding(scenario: Scenario) -> None:
 @pytest.mark.usefixtures("ends_whatever_is_on_record")
 def test_a_doubt_of_which_the_run_has_no_record_is_found() -> None:
     assert shown(UNKNOWN) == ["doubt forgotten"]
+
+
+@pytest.mark.usefixtures("ends_whatever_is_on_record")
+def test_a_doubt_of_which_the_run_has_no_record_is_found_after_a_loss_of_records() -> None:
+    restored = replace(UNKNOWN, events=(Event(1.0, "restore", 2.0), *UNKNOWN.events))
+    assert shown(restored) == ["doubt forgotten"]
 
 
 @pytest.mark.usefixtures("ends_whatever_is_on_record")
