@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
@@ -40,6 +40,7 @@ class EffectRecord(Generic[In, Out]):
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
         asked_at: time at which the last call or write about the effect was ordered.
+        barred_at: time at which the last write was ordered after which no older order can begin; None = there is none.
         progress: the progress in the last attempt's last heartbeat.
         asked: whether the record was read, or the other side was asked; an earlier run that left it may have done that.
     """
@@ -72,6 +73,7 @@ class EffectRecord(Generic[In, Out]):
         self.known = replace(self.left.known, read=False, terms=self._own_over(self.left.known.terms or begun_with))
         self.seen_at = self.left.seen_at or workflow.now()
         self.asked_at = workflow.now()
+        self.barred_at: datetime | None = None
         self.progress = self.left.progress
         self.asked = self.left.effect is not None
         self._since = self.left.since or self._ordered_first()
@@ -157,6 +159,8 @@ class EffectRecord(Generic[In, Out]):
     async def ask(self, op: FenceOp, **more: Any) -> Answer:
         """Read or change the record. The caller evaluates the answer."""
         self.asked = True
+        if op is FenceOp.LOST:
+            self.barred_at = workflow.now()
         return await self._recorder.fence(self.fence(op, **more))
 
     async def settle(self, status: EffectStatus, why: str, *, receipt: Any = None, by: str | None = None) -> None:

@@ -233,8 +233,10 @@ class Performance(Generic[In, Out]):
                 case Ask(pause):
                     if await pauses.before_step(pause):
                         await self._lookups.make()
-                case Look(pause):
-                    if not pause or await pauses.before_step(pause):
+                case Look(pause, last):
+                    if last and record.inline:
+                        await pauses.read(FenceOp.LOST, why="it expired before its outcome was recorded")
+                    elif not pause or await pauses.before_step(pause):
                         await pauses.read()
                 case Record(why):
                     await record.settle(EffectStatus.NOT_DONE, why)
@@ -256,9 +258,10 @@ class Performance(Generic[In, Out]):
         expires_at = self._pauses.expires_at
         if now > self.record.seen_at:
             known = replace(known, age=now - self.record.seen_at)
-        if expires_at is not None and self.record.asked_at < expires_at <= now:
+        asked_at = self.record.barred_at if self.record.inline else self.record.asked_at
+        if expires_at is not None and expires_at <= now and (asked_at is None or asked_at < expires_at):
             # This task may begin with an answer from before the expiry. A task that was lost may have begun an attempt
-            # after that answer, in time.
+            # after that answer, in time; or a frozen worker still has its order of an inline attempt.
             known = replace(known, read=False)
         return decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
 
