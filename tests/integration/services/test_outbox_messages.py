@@ -180,6 +180,9 @@ async def test_a_delivery_that_is_repeated_keeps_the_order_whatever_was_committe
         await slow.commit()
         await late.close()
         await say(world, "close")
+        # Together with `m1` no delivery succeeds: that one must stay put off until the order of this one is on record.
+        ordered = "select exists (select from perdure.message where message_id = 'late')"
+        await world.until(lambda: world.db.fetchval(ordered), "the order is on record")
 
         async def delivered() -> bool:
             await world.db.execute("update perdure.outbox set not_before = now() where not_before > now()")
