@@ -99,6 +99,8 @@ class Carried(BaseModel):
         gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
             when this was written. An effect without a record may then have been performed all the same, however late
             the run comes to it.
+        other_way_since: earliest time, in microseconds, at which a lost workflow task may have taken another way, since
+            the database has lost the record of an inline effect, which ended otherwise for this chain; None = none has.
         recovered: whether the first run of this chain continued from the record of an earlier chain.
         last_message: ordinal of the last message from the outbox.
         expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
@@ -127,6 +129,7 @@ class Carried(BaseModel):
     started_at: datetime | None = None
     born: datetime | None = None
     gaps: bool = False
+    other_way_since: int | None = None
     recovered: bool = False
     last_message: int = 0
     expects: int = 0

@@ -185,6 +185,11 @@ class EffectView(_Record):
         """Whether the effect may have happened, and must be settled before its entity ends."""
         return self.status.unknown
 
+    @property
+    def record_lost(self) -> bool:
+        """Whether the newest attempt stands for those of which the database may have lost the records."""
+        return self.token is not None and self.token.startswith("lost ")
+
 
 class Answer(_Record):
     """The store's answer to a write."""

@@ -77,6 +77,7 @@ class EffectRecord(Generic[In, Out]):
         self.progress = self.left.progress
         self.asked = self.left.effect is not None
         self._since = self.left.since or self._ordered_first()
+        self._was_lost = self.known.effect.record_lost
 
     def _ordered_first(self) -> int:
         """The earliest time at which the effect can have been ordered, in microseconds. If records were lost after that
@@ -86,7 +87,15 @@ class EffectRecord(Generic[In, Out]):
         if run.gaps or (run.recovered and repeats):  # a run before this chain may have performed it
             return microseconds(run.started_at)
         repeats = repeats or run.effects.was_performed(self.key)
-        return run.began if repeats or at is None else microseconds(at)
+        first = run.began if repeats or at is None else microseconds(at)
+        return min(first, run.other_way_since or first) if self.inline else first
+
+    def goes_another_way(self) -> None:
+        """Note that the author's code continues without the receipt. If the record of an inline attempt was lost, a
+        workflow task that was lost as well may have continued with it, to inline effects that this run orders later."""
+        if self.inline and self._was_lost:
+            run = self._run
+            run.other_way_since = min(self._since, run.other_way_since or self._since)
 
     @property
     def is_new(self) -> bool:
@@ -177,6 +186,7 @@ class EffectRecord(Generic[In, Out]):
             self.note(effect=view, read=True)
         else:
             self.note(effect=view, read=True, terms=self._own_over(terms))
+        self._was_lost = self._was_lost or view.record_lost
         self.seen_at = workflow.now()
         self._run.stay_ahead(view.version)
 

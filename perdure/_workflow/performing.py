@@ -205,8 +205,14 @@ class Performance(Generic[In, Out]):
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
                 end = await self._until_settled()
             effects.settled(self)
+            if not isinstance(end, Done):
+                self.record.goes_another_way()
             return end
-        except (ContinueAsNew, asyncio.CancelledError):
+        except asyncio.CancelledError:
+            self.record.goes_another_way()
+            effects.leave_unsettled(self)
+            raise
+        except ContinueAsNew:
             effects.leave_unsettled(self)
             raise
         finally:

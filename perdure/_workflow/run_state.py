@@ -165,6 +165,7 @@ class RunState:
         started_at: start of the entity in this generation.
         born: see `Write`.
         gaps: whether an effect without a record may have been performed nevertheless.
+        other_way_since: see `Carried`.
         recovered: whether this chain of runs continued from the record of an earlier chain.
         has_record: whether the database has the entity.
         leaving: whether the run continues as new in a moment. Requests that come now must be sent again.
@@ -207,6 +208,7 @@ class RunState:
         self.started_at = carried.started_at or info.workflow_start_time
         self.born = carried.born
         self.gaps = carried.gaps
+        self.other_way_since = carried.other_way_since
         self.recovered = carried.recovered
         self.has_record = carried.has_record
         self.leaving = False
@@ -427,6 +429,7 @@ class RunState:
                 started_at=self.started_at,
                 born=self.born,
                 gaps=self.gaps,
+                other_way_since=self.other_way_since,
                 recovered=self.recovered,
                 indexed=self.indexed,
                 last_message=self.last_message,

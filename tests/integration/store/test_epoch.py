@@ -42,6 +42,7 @@ async def test_an_attempt_that_was_ordered_before_is_in_doubt_and_may_be_taken_o
     assert answer.effect is not None
     assert answer.effect.status is EffectStatus.IN_DOUBT
     assert "no record of it" in (answer.effect.why or "")
+    assert answer.effect.record_lost
     in_flight = answer.effect.in_flight
     assert 20 - (time.monotonic() - begun) <= in_flight <= 20, "for as long as one that is begun now"
     after: dict[str, Any] = {"after": answer.effect.token, "since": ordered, "began": ordered}
@@ -127,6 +128,7 @@ async def test_an_effect_that_was_not_done_by_an_older_record_is_in_doubt_for_a_
     assert answer.effect is not None
     assert (answer.effect.status, answer.effect.attempts) == (EffectStatus.IN_DOUBT, 2)
     assert "no record of it" in (answer.effect.why or "")
+    assert answer.effect.record_lost
     await say(either, an_outcome("a", 4, EffectStatus.NOT_DONE, since=ordered, began=ordered))
     assert await status(either) is EffectStatus.IN_DOUBT, "the attempt of before proves nothing"
 

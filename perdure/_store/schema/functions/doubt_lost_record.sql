@@ -15,6 +15,7 @@ declare
     recorded bigint;
     now_at timestamptz;
     ends timestamptz;
+    lost text := 'lost ' || perdure.epoch(); -- the token of attempts that may have been made
     reason text;
 begin
     if now_epoch = 0 or since is null then
@@ -32,7 +33,7 @@ begin
     select * into old from perdure.effect where key = f->>'key';
     if not found then
         insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, why)
-            values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', gen_random_uuid()::text, 'in_doubt', '',
+            values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', lost, 'in_doubt', '',
                 least(to_timestamp(since / 1e6), case when began >= now_epoch then x.created_at end, now_at), now_at, ends, reason);
         return true;
     end if;
@@ -40,7 +41,7 @@ begin
     if recorded < now_epoch and old.status in ('not_done', 'attempting', 'in_doubt')
         and (f->>'op' = 'lost' or f->>'op' in ('begin', 'read', 'resolve') and (coalesce((f->>'inline')::boolean, false) or old.token is distinct from known)
             or f->>'op' = 'outcome' and old.token is distinct from known) then
-        update perdure.effect set token = gen_random_uuid()::text, status = 'in_doubt', attempts = attempts + 1, attempt_at = now_at,
+        update perdure.effect set token = lost, status = 'in_doubt', attempts = attempts + 1, attempt_at = now_at,
             deadline = greatest(deadline, ends), version = 0, earlier_deadline = null, why = reason,
             earlier_doubt = coalesce(perdure.in_doubt_since(old), least(to_timestamp(recorded / 1e6), now_at))
             where key = old.key;
