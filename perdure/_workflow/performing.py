@@ -100,7 +100,10 @@ class Performance(Generic[In, Out]):
             await self._transitions.until_open(state)
         self._attempts.check()
         end = await self._perform()
-        if self._entering is not None and not self._run.requests.stopped and self._attempts.hides():
+        # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this one
+        # as well, unless the author's code has to learn of a doubt.
+        learns = self._run.requests.stopped and not isinstance(end, Done)
+        if self._entering is not None and not learns and self._attempts.hides():
             await self._transitions.follow(self._entering)
         if self._then is not None and isinstance(end, Done) and not self._attempts.has_followed():
             if self._attempts.is_overwritten() and self._run.state == self._then:
