@@ -100,8 +100,8 @@ class Performance(Generic[In, Out]):
             await self._transitions.until_open(state)
         self._attempts.check()
         end = await self._perform()
-        # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this one
-        # as well, unless the author's code has to learn of a doubt.
+        # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this
+        # run as well, unless the author's code has to learn of a doubt.
         learns = self._run.requests.stopped and not isinstance(end, Done)
         if self._entering is not None and not learns and self._attempts.hides():
             await self._transitions.follow(self._entering)
