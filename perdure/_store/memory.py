@@ -228,8 +228,10 @@ class MemoryStore:
             case FenceOp.LOST if known is not None:
                 lost = {"status": EffectStatus.IN_DOUBT, "why": fence.why}
                 known.learn(write.version, **(lost if known.view.status is EffectStatus.ATTEMPTING else {}))
+            case FenceOp.BAR if known is not None:
+                known.learn(write.version)
         not_made = fence.op is FenceOp.OUTCOME and fence.status is EffectStatus.NOT_DONE
-        if known is None and not doubtful and (not_made or fence.op is FenceOp.LOST):
+        if known is None and not doubtful and (not_made or fence.op in (FenceOp.LOST, FenceOp.BAR)):
             now = self._clock()
             view = EffectView(
                 status=EffectStatus.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why
@@ -340,7 +342,7 @@ def _may_be_missing(fence: Fence, *, known: bool) -> bool:
     match fence.op:
         case FenceOp.LOST:
             return True
-        case FenceOp.BEGIN | FenceOp.READ | FenceOp.RESOLVE:
+        case FenceOp.BEGIN | FenceOp.READ | FenceOp.BAR | FenceOp.RESOLVE:
             return fence.inline or not known
         case FenceOp.OUTCOME:
             return not known

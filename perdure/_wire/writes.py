@@ -75,6 +75,8 @@ class FenceOp(StrEnum):
     RESOLVE = "resolve"
     """Record the decision of a person or of the doubt policy, by compare-and-set on the token."""
     READ = "read"
+    BAR = "bar"
+    """Read, and keep every attempt that was ordered before from beginning."""
 
 
 class Fence(_Record):

@@ -137,8 +137,8 @@ class Attempts(Generic[In, Out]):
         # A lost workflow task committed this state with the record. If an earlier run has performed the effect, only
         # the mirror can show that. The state is written again if this run has shown an earlier state since.
         if run.declared.allows(run.state, enters):
-            begun_at = 0 if op is FenceOp.LOST else known.effect.version  # which that write has raised
-            if self._recorder.last_move > begun_at:
+            begun_at = known.effect.version if op is FenceOp.READ else 0  # the other writes have raised it
+            if standing in (run.state, enters) and self._recorder.last_move > begun_at:
                 await self._recorder.move(enters)
             self._recorder.show(enters)
 

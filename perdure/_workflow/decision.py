@@ -42,11 +42,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the fence after a pause: the attempt on record may still run, and does not count as lost yet. After the
-    `last` read no attempt may begin."""
+    """Read the fence after a pause: the attempt on record may still run, and does not count as lost yet."""
 
     pause: timedelta
-    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def decide(
         return Settled(status, different=True)
     expired = expires_at is not None and now >= expires_at
     if (expired or ending) and not known.read:
-        return Look(NOW, last=expired)
+        return Look(NOW)
     # Not by the time at which a run comes here: the attempts that failed stay as they are, and a lost task may have
     # given up in time.
     if not known.effect.in_doubt and _is_spent(terms, known):

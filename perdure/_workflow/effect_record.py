@@ -40,7 +40,8 @@ class EffectRecord(Generic[In, Out]):
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
         asked_at: time at which the last call or write about the effect was ordered.
-        barred_at: time at which the last write was ordered after which no older order can begin; None = there is none.
+        barred_at: time at which the last write was ordered that keeps older orders from beginning. A lost workflow task
+            may have ordered an attempt after it, unless the run has taken no step since: None.
         progress: the progress in the last attempt's last heartbeat.
         asked: whether the record was read, or the other side was asked; an earlier run that left it may have done that.
     """
@@ -168,7 +169,7 @@ class EffectRecord(Generic[In, Out]):
     async def ask(self, op: FenceOp, **more: Any) -> Answer:
         """Read or change the record. The caller evaluates the answer."""
         self.asked = True
-        if op is FenceOp.LOST:
+        if op in (FenceOp.LOST, FenceOp.BAR):
             self.barred_at = workflow.now()
         return await self._recorder.fence(self.fence(op, **more))
 
@@ -202,6 +203,7 @@ class EffectRecord(Generic[In, Out]):
     def note_end(self, report: Report) -> None:
         """Note the end of an attempt, for the next decision."""
         known, different = self.known, report.result is CallResult.DIFFERENT
+        self.barred_at = self.asked_at if report.begun else None
         if not report.made:
             self.known = known.settled(unmade=True, different=different)
             return

@@ -29,7 +29,10 @@ class Performing(Protocol):
         slot: the effect's name, with its suffix.
         parked: whether the effect waits for a person to resolve it.
         attention: why a person is needed, if one is.
+        settles: whether it only settles a doubt that was left, and no code of the author awaits it.
     """
+
+    settles: bool
 
     @property
     def key(self) -> Key: ...
@@ -226,9 +229,10 @@ class Ledger:
         return None
 
     def dealt_with(self, entity: Entity) -> list[str]:
-        """Keys of effects that do not delay the entity's end, whatever their record: their end was returned to the
-        author's code, or they were sent anew, or no code waits for them."""
-        keys = {*self.ended, *(key for key, each in self.unsettled.items() if each.effect is None)}
+        """Keys of effects that do not delay the entity's end, whatever their record: the author's code knows of their
+        doubt, or they were sent anew, or no code waits for them."""
+        known = (key for key, how in self.ended.items() if how.in_doubt or how.kind == Abandoned.__name__)
+        keys = {*known, *(key for key, each in self.unsettled.items() if each.effect is None)}
         for slot, times in self.again.items():
             name, _, suffix = slot.partition("/")
             keys |= {Key.of(entity, name, suffix or None, number) for number in range(times)}
@@ -242,6 +246,8 @@ class Ledger:
         for key, view in on_record.items():
             if key in self.performances:
                 continue
+            self.ended.pop(key, None)
+            self.ended_earlier.discard(key)
             effect, suffix, _ = Key(key).performance
             known = terms.get(effect)
             if known is not None and known.in_doubt.repeats:

@@ -101,6 +101,7 @@ class Pauses(Generic[In, Out]):
         if self._goes_on_at is not None:
             end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None
         self.next_at = end
+        record.barred_at = None
         try:
             await self._waiter.pause(
                 (end - now).total_seconds(),
@@ -111,11 +112,9 @@ class Pauses(Generic[In, Out]):
             )
         except Cancelled:
             waits_for_receipt = record.known.effect.too_large is not None
-            if not waits_for_receipt and (not record.inline or self._run.catching_up):
-                raise
             # A lost workflow task may have begun the attempt after this pause. The database may have lost the record of
             # a done effect whose receipt did not fit.
-            await self.read()
+            await self.read(FenceOp.BAR)
             if waits_for_receipt and record.known.effect.status is EffectStatus.DONE:
                 raise
             if not record.in_doubt and record.known.effect.status is not EffectStatus.DONE:
@@ -126,7 +125,11 @@ class Pauses(Generic[In, Out]):
         if record.known.read:
             record.note(read=False)
         if self._stops:
-            raise asyncio.CancelledError
+            await self.read(FenceOp.BAR)
+            view = record.known.effect
+            if not view.in_doubt and (view.status is not EffectStatus.DONE or view.too_large is not None):
+                raise asyncio.CancelledError
+            return False
         woken, self._ended, self.next_at = self._is_woken(), False, None
         if self._fence_changed:
             await self.read()

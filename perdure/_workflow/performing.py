@@ -80,7 +80,9 @@ class Performance(Generic[In, Out]):
     ) -> None:
         self._run = run
         self._recorder = recorder
+        self._waiter = waiter
         self._transitions = transitions
+        self.settles = key is not None
         self._entering = entering
         self._then = then
         self.record = EffectRecord(run, recorder, effect, given, suffix, own, key)
@@ -198,8 +200,10 @@ class Performance(Generic[In, Out]):
 
     async def _perform(self) -> Done[Out] | NotPerformed:
         effects = self._run.effects
-        if self.key in effects.performances:
-            raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
+        if (other := effects.performances.get(self.key)) is not None:
+            if not other.settles:
+                raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
+            await self._waiter.quiet(lambda: self.key not in effects.performances)
         if self._comes_back() and (ended := effects.repeat_end(self)):
             return same_again(ended)
         effects.begin(self)
@@ -242,17 +246,18 @@ class Performance(Generic[In, Out]):
                 case Ask(pause):
                     if await pauses.before_step(pause):
                         await self._lookups.make()
-                case Look(pause, last):
-                    if last and record.inline:
-                        await pauses.read(FenceOp.LOST, why="it expired before its outcome was recorded")
-                    elif not pause or await pauses.before_step(pause):
-                        await pauses.read()
+                case Look(pause):
+                    if not pause or await pauses.before_step(pause):
+                        await pauses.read(FenceOp.BAR)
                 case Record(why):
                     await record.settle(EffectStatus.NOT_DONE, why)
                 case Park(pause):
                     if await pauses.before_step(pause):
                         await self._park()
                 case Settled() as settled:
+                    if self._may_begin(settled):
+                        await pauses.read(FenceOp.BAR)
+                        continue
                     if self.known.effect.too_large is None:
                         if await self._stays_here():
                             return self._end(settled)
@@ -267,12 +272,19 @@ class Performance(Generic[In, Out]):
         expires_at = self._pauses.expires_at
         if now > self.record.seen_at:
             known = replace(known, age=now - self.record.seen_at)
-        asked_at = self.record.barred_at if self.record.inline else self.record.asked_at
-        if expires_at is not None and expires_at <= now and (asked_at is None or asked_at < expires_at):
+        if expires_at is not None and self.record.asked_at < expires_at <= now:
             # This task may begin with an answer from before the expiry. A task that was lost may have begun an attempt
-            # after that answer, in time; or a frozen worker still has its order of an inline attempt.
+            # after that answer, in time.
             known = replace(known, read=False)
         return decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
+
+    def _may_begin(self, settled: Settled) -> bool:
+        """Whether an attempt that was ordered before may still begin, after the author's code has received that the
+        effect was not done: a frozen worker may have an order of a lost workflow task, or of a run before."""
+        barred_at, expires_at = self.record.barred_at, self._pauses.expires_at
+        if self.known.effect.status not in (EffectStatus.ABSENT, EffectStatus.NOT_DONE):
+            return False
+        return barred_at is None or (settled.expired and expires_at is not None and barred_at < expires_at)
 
     async def _stays_here(self) -> bool:
         """Before an end in doubt, write the present state again: a lost attempt that is done later must not enter

@@ -93,7 +93,7 @@ async def test_it_is_in_doubt_since_it_was_ordered(either: Store) -> None:
     assert again.verdict is Verdict.OVER
 
 
-@pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.READ])
+@pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.READ, FenceOp.BAR])
 async def test_a_lost_worker_whose_record_is_lost_too_is_a_doubt(either: Store, op: FenceOp) -> None:
     ordered = now()
     await lose_records(either)
@@ -112,7 +112,7 @@ async def lose_what_came_later(store: Store) -> None:
         store.epoch = now()
 
 
-@pytest.mark.parametrize("op", [FenceOp.BEGIN, FenceOp.LOST, FenceOp.READ, FenceOp.RESOLVE])
+@pytest.mark.parametrize("op", [FenceOp.BEGIN, FenceOp.LOST, FenceOp.READ, FenceOp.BAR, FenceOp.RESOLVE])
 async def test_an_effect_that_was_not_done_by_an_older_record_is_in_doubt_for_a_run_that_does_not_know_that_attempt(
     either: Store, op: FenceOp
 ) -> None:

@@ -226,22 +226,24 @@ async def test_a_newer_move_keeps_no_attempt_from_beginning(either: Store, enter
     assert (answer.state, answer.version) == ("error", 5), "the mirror moves forward only"
 
 
+@pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.BAR])
 @pytest.mark.parametrize("status", [EffectStatus.NOT_DONE, EffectStatus.IN_DOUBT])
 async def test_an_attempt_that_was_ordered_before_what_is_on_record_does_not_begin(
-    either: Store, status: EffectStatus
+    either: Store, status: EffectStatus, op: FenceOp
 ) -> None:
     await stands(either, status)
     for version in (0, 1):
         assert (await say(either, a_begin("a", version, "t2", after="t1"))).verdict is Verdict.STANDING
-    await told(either, FenceOp.LOST, why="no heartbeat")  # of version 9
+    await told(either, op, why="no heartbeat")  # of version 9
     assert (await say(either, a_begin("a", 8, "t2", after="t1"))).verdict is Verdict.STANDING
     assert (await say(either, a_begin("a", 10, "t2", after="t1"))).verdict is Verdict.FRESH
 
 
-@pytest.mark.parametrize("word", ["lost", "not done"])
-async def test_an_attempt_without_a_record_that_was_given_up_does_not_begin_any_more(either: Store, word: str) -> None:
-    given_up = FenceOp.LOST if word == "lost" else FenceOp.OUTCOME
-    answer = await told(either, given_up, status=EffectStatus.NOT_DONE, why="no answer")
+@pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.BAR, FenceOp.OUTCOME])
+async def test_an_attempt_without_a_record_that_was_given_up_does_not_begin_any_more(
+    either: Store, op: FenceOp
+) -> None:
+    answer = await told(either, op, status=EffectStatus.NOT_DONE, why="no answer")
     assert answer.effect is not None
     assert (answer.verdict, answer.effect.status, answer.effect.attempts) == (
         Verdict.STANDING,
@@ -336,7 +338,14 @@ async def test_only_an_attempt_on_record_can_be_lost(either: Store, status: Effe
     assert answer.effect.status is (EffectStatus.IN_DOUBT if status is EffectStatus.ATTEMPTING else status)
 
 
-@pytest.mark.parametrize("op", [op for op in FenceOp if op not in (FenceOp.BEGIN, FenceOp.LOST)])
+@pytest.mark.parametrize("status", [*SETTLED, EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT, EffectStatus.NOT_DONE])
+async def test_a_bar_changes_no_status(either: Store, status: EffectStatus) -> None:
+    await stands(either, status)
+    answer = await told(either, FenceOp.BAR, "t9")
+    assert (answer.verdict, answer.effect and answer.effect.status) == (Verdict.STANDING, status)
+
+
+@pytest.mark.parametrize("op", [op for op in FenceOp if op not in (FenceOp.BEGIN, FenceOp.LOST, FenceOp.BAR)])
 async def test_nothing_else_makes_a_record(either: Store, op: FenceOp) -> None:
     answer = await told(either, op, status=EffectStatus.DONE, receipt=1)
     assert (answer.verdict, answer.effect) == (Verdict.STANDING, None)

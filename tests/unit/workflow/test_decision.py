@@ -181,7 +181,7 @@ def test_a_doubt_is_settled_as_the_policy_says(
 @pytest.mark.parametrize("policy", EFFECTS)
 @pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
 def test_an_expiry_is_believed_only_after_the_fence_was_read(policy: str, status: EffectStatus) -> None:
-    assert decide(EFFECTS[policy], known(status), now=NOW, expires_at=NOW) == Look(AT_ONCE, last=True)
+    assert decide(EFFECTS[policy], known(status), now=NOW, expires_at=NOW) == Look(AT_ONCE)
 
 
 @pytest.mark.parametrize("policy", EFFECTS)

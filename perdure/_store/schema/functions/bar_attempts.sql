@@ -1,4 +1,5 @@
--- Prevents a lost attempt, or one without an answer, from beginning later. The effect has no record yet.
+-- Prevents an attempt that is lost, has no answer, or was ordered by a lost workflow task, from beginning later. The effect has no
+-- record yet.
 create or replace function perdure.bar_attempts(w jsonb) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

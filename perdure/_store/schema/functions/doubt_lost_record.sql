@@ -39,7 +39,7 @@ begin
     end if;
     recorded := coalesce(nullif(old.version, 0), (extract(epoch from old.attempt_at) * 1e6)::bigint);
     if recorded < now_epoch and old.status in ('not_done', 'attempting', 'in_doubt')
-        and (f->>'op' = 'lost' or f->>'op' in ('begin', 'read', 'resolve') and (coalesce((f->>'inline')::boolean, false) or old.token is distinct from known)
+        and (f->>'op' = 'lost' or f->>'op' in ('begin', 'read', 'bar', 'resolve') and (coalesce((f->>'inline')::boolean, false) or old.token is distinct from known)
             or f->>'op' = 'outcome' and old.token is distinct from known) then
         update perdure.effect set token = lost, status = 'in_doubt', attempts = attempts + 1, attempt_at = now_at,
             deadline = greatest(deadline, ends), version = 0, earlier_deadline = null, why = reason,

@@ -1,4 +1,4 @@
--- Applies the fence part of a write, except the begin of an attempt: an outcome, a resolution, a note or a loss.
+-- Applies the fence part of a write, except the begin of an attempt: an outcome, a resolution, a note, a loss or a bar.
 create or replace function perdure.work_fence(w jsonb) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -6,7 +6,7 @@ declare
 begin
     if perdure.epoch() > 0 and perdure.doubt_lost_record(w) then
         null; -- an earlier outcome finds a lost record too, and is settled below as a late one
-    elsif (f->>'op' = 'lost' or f->>'op' = 'outcome' and f->>'status' = 'not_done')
+    elsif (f->>'op' in ('lost', 'bar') or f->>'op' = 'outcome' and f->>'status' = 'not_done')
         and not exists (select from perdure.effect where key = f->>'key') then
         perform perdure.bar_attempts(w);
         return 'standing';
@@ -21,6 +21,9 @@ begin
             update perdure.effect set version = greatest(version, (w->>'version')::bigint),
                 status = case when status = 'attempting' then 'in_doubt' else status end,
                 why = case when status = 'attempting' then f->>'why' else why end where key = f->>'key';
+            return 'standing';
+        when 'bar' then
+            update perdure.effect set version = greatest(version, (w->>'version')::bigint) where key = f->>'key';
             return 'standing';
         else
             return 'standing';
