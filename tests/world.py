@@ -28,6 +28,9 @@ from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked
 from tests.running import running
 
+UNANSWERED = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+"""Of a query: the run has no workflow task yet, or no worker answers in time."""
+
 
 class World:
     """Everything that one test needs; made by the fixture `world`.
@@ -155,14 +158,19 @@ class World:
         return await self.asked(lifecycle, entity_id)
 
     async def query(self, lifecycle: str, entity_id: object, name: str) -> Any:
-        """The answer to a query, asked again in the instant in which a new run has no workflow task yet."""
-        while True:
+        """The answer to a query, asked again in the instant in which a new run has no workflow task yet, and where a
+        busy worker does not answer in time."""
+
+        async def answered() -> tuple[Any] | None:
             try:
-                return await self.handle(lifecycle, entity_id).query(name)
+                return (await self.handle(lifecycle, entity_id).query(name),)
             except RPCError as error:
-                if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                if error.status not in UNANSWERED:
                     raise
-                await asyncio.sleep(0.02)
+                return None
+
+        (answer,) = await self.until(answered, f"{lifecycle}/{entity_id} answers the query {name}")
+        return answer
 
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:
         """The entity's transitions on record, oldest first."""

@@ -48,7 +48,7 @@ async def _write(context: Context, row: Row, seen: WorkflowExecutionDescription,
         lifecycle=row.entity.lifecycle,
         id=row.entity.id,
         generation=row.entity.generation,
-        version=max(status.version, row.version + 1),
+        version=max(status.version, row.version) + 1,  # after the run's own end, if that has come meanwhile
         workflow_id=seen.id,
         born=None if carried is None else carried.born,
         move=Move(state=status.state, final=True, why="its workflow ended so: mirrored again", by=context.by),

@@ -76,7 +76,7 @@ class Presence:
         return not many
 
     async def leave(self, pool: Pool) -> None:
-        """Delete the note."""
+        """Note that this relay has stopped. Its names count as known as long as those of one that was killed."""
         self.noted_at = -inf
         async with asyncio.timeout(1), pool.acquire() as connection:
             await connection.execute(query("relay_gone"), self.id)

@@ -115,7 +115,7 @@ class Relay(Service):
             await self.leave()
 
     async def leave(self) -> None:
-        """Delete the note that this relay runs."""
+        """Note that this relay has stopped."""
         await self.presence.leave(self._pool)
 
     async def _deliver_due(self, connection: Connection) -> bool:

@@ -317,6 +317,8 @@ class MemoryStore:
         if was is EffectStatus.DONE:
             return Verdict.STANDING, False
         if becomes is not EffectStatus.DONE and not (current and was.unknown):
+            if outcome and becomes is was is EffectStatus.NOT_DONE:
+                known.learn(version)  # an attempt without an answer may not begin later
             return Verdict.STANDING, False
         under_way = known.earlier_deadline is not None and self._clock() < known.earlier_deadline
         of_one = fence.within is None or under_way

@@ -20,7 +20,7 @@ from perdure.errors import NotThisDatabase
 from tests.apps.contracts import Booking
 from tests.apps.failing import app
 from tests.integration.reconcile.reconciling import Reconciling, begun, is_open
-from tests.world import World
+from tests.world import UNANSWERED, World
 
 pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
 
@@ -51,7 +51,12 @@ async def keeps(world: World) -> bool:
 
 async def exchanged(world: World) -> bool:
     """Whether the keeper that runs has heard this database."""
-    kept = await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
+    try:
+        kept = await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
+    except RPCError as error:
+        if error.status not in UNANSWERED:
+            raise
+        return False
     mark = await world.db.fetchval("select mark from perdure.database")
     return mark in (kept.current, *kept.pending) and await world.db.fetchval(PROBLEM) is None
 

@@ -50,24 +50,25 @@ async def test_only_what_was_looked_for_and_not_seen_is_over(world: World) -> No
         await world.db.execute(f"update perdure.ident set version = {now} where id = 'young'")
         await world.db.executemany(
             "insert into perdure.finding (kind, lifecycle, id, what, mended, run, last_seen) "
-            "values ($1, $2, $3, '', $4, $5, now() - make_interval(days => $6))",
+            "values ($1, $2, $3, '', $4, $5, now() - make_interval(hours => $6))",
             [
                 ("stuck", "staying", "seen", False, begun.run, 0),
-                ("stuck", "staying", "over", False, begun.run - 1, 0),
-                ("stuck", "staying", "young", False, begun.run - 1, 0),
-                ("stuck", "anothers", "x", False, begun.run - 1, 0),
-                ("missing", "staying", "failed", False, begun.run - 1, 0),
-                ("undelivered", "", "", False, begun.run - 1, 0),
-                ("vanished", "staying", "mended", True, begun.run - 1, 29),
-                ("vanished", "staying", "long ago", True, begun.run - 1, 31),
+                ("stuck", "staying", "over", False, begun.run - 1, 1),
+                ("stuck", "staying", "young", False, begun.run - 1, 1),
+                ("stuck", "anothers", "x", False, begun.run - 1, 1),
+                ("missing", "staying", "failed", False, begun.run - 1, 1),
+                ("undelivered", "", "", False, begun.run - 1, 1),
+                ("vanished", "staying", "mended", True, begun.run - 1, 29 * 24),
+                ("vanished", "staying", "long ago", True, begun.run - 1, 31 * 24),
             ],
         )
 
         async def left() -> set[str]:
             return {row["id"] for row in await world.db.fetch("select id from perdure.finding")}
 
+        later = await begin(context.pool, world.config, ReconciliationRequest(by="test"), "f")
         of_one = begun.model_copy(
-            update={"only": Named(lifecycle="staying", id="seen", generation=0), "run": begun.run + 1}
+            update={"only": Named(lifecycle="staying", id="seen", generation=0), "run": later.run}
         )
         await end(context.pool, app, Done(begun=of_one))
         assert await left() == {"over", "young", "x", "failed", "", "mended"}

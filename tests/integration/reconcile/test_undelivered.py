@@ -85,7 +85,7 @@ async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_i
         "3 rows of the outbox",
     ]
     assert [row["what"].partition("UTC: ")[2] for row in found] == [
-        "no running worker has a handler of counter for the signal 'tel'",
+        "no running worker has a handler of counter for the signal 'tel'; did you mean 'tell'?",
         "no running worker has a lifecycle named 'unheard-of'",
     ]
 

@@ -262,7 +262,10 @@ async def test_the_reason_names_the_lifecycle_that_was_probably_meant(
     assert why == (f"{about}; did you mean '{guess}'?" if guess else about)
 
 
-async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(world: World, relays: Relays) -> None:
+@pytest.mark.parametrize("how", ["is killed", "stops"])
+async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(
+    world: World, relays: Relays, how: str
+) -> None:
     relay, newer = relays(OLDER), relays(NEWER)
     for name, entity_id in (("nod", "a"), ("unheard-of", "b")):
         await world.db.execute(START, name, entity_id, "{}")
@@ -270,9 +273,12 @@ async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(wo
     await world.db.execute(later)
     await quiet([relay])
     await seen(newer)
-    await world.db.execute(
-        "update perdure.relay set seen_at = seen_at - interval '50 min' where id = $1", newer.presence.id
-    )
+    if how == "stops":
+        await newer.leave()
+    else:
+        await world.db.execute(
+            "update perdure.relay set seen_at = seen_at - interval '50 min' where id = $1", newer.presence.id
+        )
     await aged(world)
     relay.presence.looked_at = relay.presence.noted_at = float("-inf")
     await relay.once()

@@ -256,6 +256,16 @@ async def test_an_attempt_without_a_record_that_was_given_up_does_not_begin_any_
     assert (fresh.verdict, fresh.effect and fresh.effect.attempts) == (Verdict.FRESH, 1)
 
 
+async def test_an_attempt_without_an_answer_that_was_given_up_does_not_begin_after_an_earlier_one(
+    either: Store,
+) -> None:
+    await stands(either, EffectStatus.NOT_DONE)
+    given_up = await told(either, FenceOp.OUTCOME, "t2", status=EffectStatus.NOT_DONE, why="no answer")
+    assert (given_up.verdict, given_up.effect and given_up.effect.token) == (Verdict.STANDING, "t1")
+    assert (await say(either, a_begin("a", 8, "t2", after="t1"))).verdict is Verdict.STANDING
+    assert (await say(either, a_begin("a", 10, "t3", after="t1"))).verdict is Verdict.FRESH
+
+
 @pytest.mark.parametrize("status", [EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
 async def test_a_doubtful_attempt_is_repeated_only_within_the_time_that_the_order_gives(
     either: Store, status: EffectStatus

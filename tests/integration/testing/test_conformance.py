@@ -34,7 +34,7 @@ from tests.apps.bookings import LIFECYCLES
 from tests.apps.contracts import INLINE, REGULAR, Booking, Ticket
 from tests.deadline import in_time
 from tests.running import running
-from tests.world import World
+from tests.world import UNANSWERED, World
 
 ONE = Ticket(number=1)
 HITS, MISSES, MUTE = [ONE] * 40, [None] * 40, [ValueError("the log can't be read")] * 5
@@ -218,7 +218,7 @@ async def status_of(handle: temporalio.client.WorkflowHandle[Any, Any]) -> Lifec
             return None
         status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus)
     except RPCError as error:
-        if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED):
+        if error.status in (RPCStatusCode.NOT_FOUND, *UNANSWERED):
             return None
         raise
     return status

@@ -14,6 +14,9 @@ begin
         return 'standing';
     end if;
     if becomes <> 'done' and (old.token <> f->>'token' or old.status not in ('attempting', 'in_doubt')) then
+        if outcome and becomes = 'not_done' and old.status = 'not_done' then -- an attempt without an answer may not begin later
+            update perdure.effect set version = greatest(version, (w->>'version')::bigint) where key = old.key;
+        end if;
         return 'standing';
     end if;
     if outcome and old.earlier_doubt is not null and (becomes = 'not_done'

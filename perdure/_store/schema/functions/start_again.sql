@@ -9,6 +9,8 @@ language plpgsql security definer set search_path = perdure, pg_temp set jit = o
 declare
     i ident;
 begin
+    -- As a relay does: one that has delivered a message to the old workflow, and not committed that, would delete what is delivered again.
+    perform pg_advisory_xact_lock(hashtextextended(start_again_any.lifecycle || '/' || entity_id, x'70657264'::bigint));
     i := perdure.hold_open(start_again_any.lifecycle, entity_id, start_again_any.generation, start_again_any.version);
     if i.id is null
         or (select o.seq from outbox o where o.lifecycle = i.lifecycle and o.id = i.id and o.kind = 'start' order by o.seq limit 1)
