@@ -40,8 +40,8 @@ class EffectRecord(Generic[In, Out]):
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
         asked_at: time at which the last call or write about the effect was ordered.
-        barred_at: time at which the last write was ordered that keeps older orders from beginning; None = there is none,
-            or the run has paused since, and a lost workflow task may have ordered an attempt after the pause.
+        barred_at: time at which the last write was ordered that keeps older orders from beginning; None = there is
+            none, or the run has paused since, and a lost workflow task may have ordered an attempt after the pause.
         progress: the progress in the last attempt's last heartbeat.
         asked: whether the record was read, or the other side was asked; an earlier run that left it may have done that.
     """
