@@ -70,14 +70,19 @@ def _results(evidence: Evidence, key: str, results: Sequence[PerformResult]) -> 
     excused = evidence.records_lost and (isinstance(end, Abandoned) or last.in_doubt)
     if any(isinstance(each.end, Done) for each in results) and not isinstance(end, Done) and not excused:
         yield Finding("done became something else", f"{key}: {_kinds(results)}")
-    if evidence.performed_again is not None and key not in {*evidence.performed_again, *evidence.settled_by_person}:
+    if not _performed_again(evidence, key):
         # An end that is no doubt stays what it is, until the author's code performs the effect again.
         ends = [type(each.end) for each in results if not each.in_doubt]
         if not evidence.records_lost and len({*ends}) > 1 and ends[0] is not Done:
             yield Finding("not done became something else", f"{key}: {_kinds(results)}")
     if isinstance(end, Done) and not done and key not in evidence.settled_by_person:
         yield Finding("reported as done, and was not", key)
-    if isinstance(end, Done | Abandoned | DifferentInput):
+    if isinstance(end, Done | Abandoned):
+        return
+    if isinstance(end, DifferentInput):  # with the first input, it may have been done before
+        later = [began for began in account.done_by_calls_of if began > results[0].at]
+        if later and not last.in_doubt and not evidence.records_lost and not _performed_again(evidence, key):
+            yield Finding("done after the author's code went on", f"{key}: {end}, and {later[0] - results[0].at:.1f} s")
         return
     if not last.in_doubt and any(began <= last.at for began in account.done_by_calls_of):
         yield Finding("reported as not done, and was", f"{key}: {end}")
@@ -86,6 +91,12 @@ def _results(evidence: Evidence, key: str, results: Sequence[PerformResult]) -> 
     unknown = evidence.workers_lost and view is not None and view.attempts > 0
     if isinstance(end, GaveUp) and not account.calls and not unknown:
         yield Finding("gave up without a call", f"{key}: {end}")
+
+
+def _performed_again(evidence: Evidence, key: str) -> bool:
+    """Whether the author's code, or a person, may have had the effect attempted once more after it had ended."""
+    again = evidence.performed_again
+    return again is None or key in {*again, *evidence.settled_by_person}
 
 
 def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from perdure._store import memory
 from perdure._store.memory import MemoryStore
 from perdure._wire.writes import Fence, Verdict, Write
 from perdure._workflow.ledger import Ledger
+from perdure._workflow.performing import Performance
 from perdure._workflow.recorder import Recorder
 from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.interpreter import Interpreter, Kept
@@ -65,6 +66,14 @@ STALE = Scenario(
     faults=(Fault("before the commit", 1, "freeze", 12.0),),
 )
 """A worker is frozen before it records its attempt. Another one makes the attempt, which ends with a definite no."""
+LATER = Scenario(
+    seed=1,
+    given=Program(steps=[["perform", "repeat-inline", "p1", {"varies": True, "own": "long"}], ["until", 60]]),
+    calls={"repeat-inline": ["not done"]},
+    faults=(Fault("before the commit", 3, "freeze", 16.0),),
+    builds=(0, 1),
+)
+"""A worker is frozen before it begins an attempt. In the build of the next task, the effect has another input."""
 WAITING = Scenario(seed=1, given=Program(steps=[["enter", "s1"], ["messages", 1]]), builds=(0,))
 UPDATED = Scenario(
     seed=1, given=Program(steps=[["save"], ["until", 30]]), events=(Event(5.0, "update"),), builds=(0,), renews=1
@@ -138,6 +147,12 @@ def test_an_attempt_that_begins_after_the_result_not_done_is_found(monkeypatch: 
 
     monkeypatch.setattr(MemoryStore, "_begin", begin)
     assert shown(STALE) == ["reported as not done, and was"]
+
+
+def test_an_attempt_that_begins_after_the_result_of_another_input_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(LATER) == []
+    monkeypatch.setattr(Performance, "_may_begin", lambda self, settled: False)
+    assert shown(LATER) == ["done after the author's code went on"]
 
 
 def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
