@@ -183,6 +183,7 @@ async def test_a_delivery_that_is_repeated_keeps_the_order_whatever_was_committe
         # Together with `m1` no delivery succeeds: that one must stay put off until the order of this one is on record.
         ordered = "select exists (select from perdure.message where message_id = 'late')"
         await world.until(lambda: world.db.fetchval(ordered), "the order is on record")
+        await world.db.execute("drop trigger keep on perdure.outbox")  # the messages are gone once the entity has ended
 
         async def delivered() -> bool:
             await world.db.execute("update perdure.outbox set not_before = now() where not_before > now()")
