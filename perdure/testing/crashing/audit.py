@@ -9,7 +9,7 @@ from itertools import pairwise
 import asyncpg
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.contracts.policies import Repeat
 from perdure.contracts.states import STARTING
@@ -17,6 +17,7 @@ from perdure.testing.crashing.case import Case, Stage
 
 _OPEN = ("entity", "outbox", "message", "behind", "rejected")
 _ROWS = ("ident", "entity", "finished", "effect", "outbox", "message", "behind", "rejected", "transition")
+_UNANSWERED = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 async def audit(stage: Stage, undisturbed: Case | None) -> None:
@@ -74,9 +75,20 @@ async def _nothing_left(connection: asyncpg.Connection[asyncpg.Record], stage: S
         await asyncio.sleep(0.05)
 
 
+async def _state(stage: Stage) -> str:
+    """The state in which the workflow ended, asked again where a busy worker does not answer in time."""
+    until = asyncio.get_running_loop().time() + stage.subject.patience
+    while True:
+        try:
+            return str((await stage.handle().query("status"))["state"])
+        except RPCError as error:
+            if error.status not in _UNANSWERED or asyncio.get_running_loop().time() > until:
+                raise
+
+
 async def _mirror_is_truth(connection: asyncpg.Connection[asyncpg.Record], stage: Stage) -> None:
     case, lifecycle = stage.case, stage.subject.lifecycle
-    truth = (await stage.handle().query("status"))["state"]
+    truth = await _state(stage)
     shown = {"ident": await connection.fetchval("select final from perdure.ident where id = $1", case.id)}
     shown["finished"] = await connection.fetchval("select state from perdure.finished where id = $1", case.id)
     if column := lifecycle.mirror:
