@@ -49,6 +49,7 @@ async def test_after_a_recovery_to_before_fifty_effects_none_is_sent_twice(
     worlds.running(backup)
     again = await worlds.beside(world, backup)
     assert await again.db.fetchval("select count(*) from perdure.effect") == 0
+    await again.until(lambda: again.db.fetchval("select not pg_is_in_recovery()"), "the recovery is over")
     async with again.worker(app):
         for kind in ASKED:
             for each in ids:
