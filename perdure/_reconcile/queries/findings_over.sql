@@ -5,7 +5,8 @@ delete from perdure.finding f
 where (f.mended and f.last_seen < clock_timestamp() - interval '30 days')
     or (
         -- Not by `f.run`: the watch may have found it during the reconciliation, and have begun before that.
-        not f.mended and f.last_seen < (select r.began_at from perdure.reconciliation r where r.run = $1) and f.kind = any($2) and (f.lifecycle = '' or f.lifecycle = any($3))
+        not f.mended and f.last_seen < (select r.began_at from perdure.reconciliation r where r.run = $1)
+        and f.kind = any($2) and (f.lifecycle = '' or f.lifecycle = any($3))
         and ($5::text is null or (f.lifecycle, f.id) = ($5, $6))
         and not exists (
             select from perdure.ident i

@@ -15,7 +15,7 @@ declare
     recorded bigint;
     now_at timestamptz;
     ends timestamptz;
-    lost text := 'lost ' || perdure.epoch(); -- the token of attempts that may have been made
+    lost text := 'lost ' || now_epoch; -- the token of attempts that may have been made
     reason text;
 begin
     if now_epoch = 0 or since is null then

@@ -15,7 +15,7 @@ begin
     end if;
     if becomes <> 'done' and (old.token <> f->>'token' or old.status not in ('attempting', 'in_doubt')) then
         if outcome and becomes = 'not_done' and old.status = 'not_done' then -- an attempt without an answer may not begin later
-            update perdure.effect set version = greatest(version, (w->>'version')::bigint) where key = old.key;
+            perform perdure.bar_attempts(w);
         end if;
         return 'standing';
     end if;

@@ -6,7 +6,7 @@ declare
 begin
     if perdure.epoch() > 0 and perdure.doubt_lost_record(w) then
         null; -- an earlier outcome finds a lost record too, and is settled below as a late one
-    elsif (f->>'op' in ('lost', 'bar') or f->>'op' = 'outcome' and f->>'status' = 'not_done')
+    elsif (f->>'op' = 'lost' or f->>'op' = 'outcome' and f->>'status' = 'not_done')
         and not exists (select from perdure.effect where key = f->>'key') then
         perform perdure.bar_attempts(w);
         return 'standing';
@@ -23,7 +23,7 @@ begin
                 why = case when status = 'attempting' then f->>'why' else why end where key = f->>'key';
             return 'standing';
         when 'bar' then
-            update perdure.effect set version = greatest(version, (w->>'version')::bigint) where key = f->>'key';
+            perform perdure.bar_attempts(w);
             return 'standing';
         else
             return 'standing';
