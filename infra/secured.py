@@ -88,7 +88,7 @@ class TlsProxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        async with self._open(writer):
             if self._postgres:
                 assert await reader.readexactly(len(SSL_REQUEST)) == SSL_REQUEST
                 writer.write(b"S")
@@ -96,9 +96,19 @@ class TlsProxy:
             shown = writer.get_extra_info("peercert")
             self.serials.append(int(shown["serialNumber"], 16))
             far_reader, far_writer = await asyncio.open_connection(self._host, self._target_port)
-            self._writers |= {writer, far_writer}
-            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
-            self._writers -= {writer, far_writer}
+            async with self._open(far_writer):
+                await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+
+    @asynccontextmanager
+    async def _open(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        """Close it at the end, also where the other side ends the connection before anything is read."""
+        self._writers.add(writer)
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                yield
+        finally:
+            self._writers.discard(writer)
+            writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
