@@ -60,8 +60,6 @@ class Results:
         if delivered:
             states = [self._first_state(row) for row in delivered]
             await connection.execute(query("delivered"), *columns(delivered, "lifecycle", "id", "seq"), states)
-        if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
-            await connection.execute(query("too_late"), *columns(over, "lifecycle", "id", "generation", "message_id"))
         moved = [
             line.rows[0]
             for line in lines

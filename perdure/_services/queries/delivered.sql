@@ -1,5 +1,5 @@
 -- Records the delivery of rows: $1 lifecycles, $2 ids, $3 seqs, $4 the first states of started entities, null for other rows.
--- Messages stay until the entity's end, for a recovery. A started entity enters its first state, unless its run is writing a
+-- Messages stay until the entity's end, for a recovery; one that was sent while the end was being committed is deleted here. A started entity enters its first state, unless its run is writing a
 -- state at this moment, or it was restarted since.
 with gone as (
     delete from perdure.outbox o using unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) k(lifecycle, id, seq, state)
@@ -14,6 +14,16 @@ with gone as (
         for no key update of y skip locked
     ) x
     where e.lifecycle = x.lifecycle and e.id = x.id
+), sent as (
+    select m.lifecycle, m.id, m.generation, m.message_id, i.final is not null or i.generation > m.generation as over
+    from gone join perdure.message m
+        on m.lifecycle = gone.lifecycle and m.id = gone.id and m.generation = gone.generation and m.message_id = gone.message_id
+    left join perdure.ident i on i.lifecycle = m.lifecycle and i.id = m.id
+), late as (
+    delete from perdure.message m using sent
+    where sent.over and m.lifecycle = sent.lifecycle and m.id = sent.id and m.generation = sent.generation
+        and m.message_id = sent.message_id
 )
 update perdure.message m set delivered_at = clock_timestamp()
-from gone where m.lifecycle = gone.lifecycle and m.id = gone.id and m.generation = gone.generation and m.message_id = gone.message_id
+from sent where sent.over is not true and m.lifecycle = sent.lifecycle and m.id = sent.id and m.generation = sent.generation
+    and m.message_id = sent.message_id

@@ -100,6 +100,20 @@ async def test_a_row_that_was_held_over_several_moves_shows_the_last(store: Post
     assert await shown(db) == "done"
 
 
+async def test_a_restart_that_is_dropped_shows_the_end_before_it(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await db.execute("select perdure.start($1, 'a', '{}')", LIFECYCLE)
+    await db.execute("delete from perdure.outbox")
+    await written(store, a_move("a", 1, "doing"), a_move("a", 2, "done", final=True))
+    await db.execute("select perdure.restart($1, 'a', 'ann', 'again')", LIFECYCLE)
+    rejected = "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
+    rejected += "select seq, lifecycle, id, generation, kind, body, 'a test' from perdure.outbox returning seq"
+    await db.execute("select perdure.drop_rejected($1, 'ann', 'a test')", await db.fetchval(rejected))
+    async with following(store):
+        await until(lambda: nothing_behind(db), "the column follows")
+    assert await shown(db) == "done"
+
+
 async def test_the_column_never_goes_back_while_follower_and_writes_race(store: PostgresStore, db: Connection) -> None:
     ids = [f"e{number}" for number in range(40)]
     await db.execute("create table seen (at bigint generated always as identity, id text, n int)")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from typing import Literal
 
 import asyncpg
 import pytest
 
+from perdure._services.results import query
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, FenceOp, Gate, Move, Verdict, Write
 from perdure.contracts.outcomes import EffectStatus
@@ -29,6 +31,8 @@ from tests.integration.store.stores import (
 
 START = "select perdure.start('booking', $1, $2::jsonb, 'shop-1')"
 RESTART = "select perdure.restart('booking', $1, 'ann', 'once more')"
+
+RECORD_DELIVERIES = query("delivered")
 
 
 async def one(store: PostgresStore, write: Write) -> Answer:
@@ -199,6 +203,25 @@ async def test_a_restart_is_refused_while_an_effect_is_in_doubt(
     assert await db.fetchval(RESTART, "a") == 1
 
 
+@pytest.mark.parametrize("act", [RESTART, "select perdure.forget('booking', $1, 'ann')"], ids=["restart", "forget"])
+@pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+async def test_an_act_that_a_doubt_forbids_is_refused_where_a_snapshot_could_hide_the_doubt(
+    store: PostgresStore, db: Connection, act: str, isolation: Literal["repeatable_read", "serializable"]
+) -> None:
+    await db.execute(START, "a", "{}")
+    await one(store, a_begin("a", 1))
+    await one(store, an_outcome("a", 1, EffectStatus.NOT_DONE))
+    await one(store, a_move("a", 2, "done", final=True))
+    async with db.transaction(isolation=isolation):
+        await db.fetchval("select count(*) from perdure.effect")  # takes the snapshot
+        await store.pool.execute("update perdure.effect set status = 'in_doubt'")
+        with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match=isolation.replace("_", " ").upper()):
+            async with db.transaction():
+                await db.execute(act, "a")
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="is not known"):
+        await db.execute(act, "a")
+
+
 async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: PostgresStore, db: Connection) -> None:
     await db.execute(START, "a", json.dumps({"to": "bob"}))
     await one(store, a_move("a", 5, "done", final=True))
@@ -231,6 +254,24 @@ async def test_of_restarts_at_once_one_starts_a_round(store: PostgresStore, db: 
 
 async def _waiting(db: Connection, count: int) -> bool:
     return bool(await db.fetchval("select count(*) = $1 from pg_locks where not granted", count))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["ended", "restarted"])
+async def test_a_message_that_is_committed_beside_the_end_is_deleted_with_its_delivery(
+    store: PostgresStore, db: Connection, restarted: bool
+) -> None:
+    await db.execute(START, "a", "{}")
+    async with db.transaction():
+        assert await db.fetchval("select perdure.signal('booking', 'a', 'note', '1')") == "sent"
+        await one(store, a_move("a", 2, "done", final=True))
+    if restarted:
+        assert await db.fetchval(RESTART, "a") == 1
+        await db.fetchval("select perdure.signal('booking', 'a', 'note', '2')")
+    # Its workflow was still open, so the relay has delivered it.
+    rows = await db.fetch("select seq from perdure.outbox where kind = 'message'")
+    await db.execute(RECORD_DELIVERIES, *zip(*(("booking", "a", row["seq"], None) for row in rows), strict=True))
+    left = await db.fetch("select payload, delivered_at is not null as delivered from perdure.message")
+    assert [tuple(row) for row in left] == [("2", True)] * restarted
 
 
 @pytest.mark.parametrize(("final", "wakes"), [(False, 1), (True, 0)], ids=["open", "ended"])

@@ -49,7 +49,10 @@ begin
     if r.generation > 0 then
         update ident x set generation = r.generation - 1, final = was,
                 version = (select max(t.version) from transition t where t.lifecycle = r.lifecycle and t.id = r.id)
-            where x.lifecycle = r.lifecycle and x.id = r.id;
+            where x.lifecycle = r.lifecycle and x.id = r.id
+            returning * into i;
+        insert into behind (lifecycle, id, version, app_table, app_column, app_key) -- the restart deleted what was due of that end
+            select i.lifecycle, i.id, i.version, c.app_table, c.state_column, c.key_column from app_column c where c.lifecycle = i.lifecycle;
     else
         delete from ident x where x.lifecycle = r.lifecycle and x.id = r.id;
     end if;

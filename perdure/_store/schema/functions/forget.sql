@@ -11,6 +11,7 @@ declare
     gone int;
     deleted jsonb := '{}';
 begin
+    perform check_read_committed('forget');
     if coalesce(made_by, '') = '' or length(made_by) > 200 then
         raise exception 'perdure.forget: made_by % can not be used', coalesce(quote_literal(left(made_by, 60)), 'null')
             using hint = 'Give who requests it, in 1 to 200 characters.', errcode = 'invalid_parameter_value';

@@ -8,6 +8,7 @@ declare
     doubtful text;
     last finished;
 begin
+    perform check_read_committed('restart');
     select * into i from ident x where x.lifecycle = restart_any.lifecycle and x.id = entity_id for no key update;
     if not found then
         raise exception 'perdure.restart: there is no %/%', restart_any.lifecycle, entity_id
