@@ -36,8 +36,7 @@ class Transitions:
             return False
         await self._until_alone(state)
         await self.until_open(state)
-        self._run.check_move(self._run.state, state)
-        return await self.move(state, why)
+        return await self.move(state, why, checked=True)
 
     async def until_open(self, state: str | None = None) -> None:
         """Before a move to `state`, or a write of the present state (None), wait for an end that is being written: a
@@ -67,12 +66,21 @@ class Transitions:
             await self._until_alone(state)
             await self.move(state)
 
-    async def move(self, state: str, why: str | None = None, by: str | None = None) -> bool:
+    async def move(self, state: str, why: str | None = None, by: str | None = None, *, checked: bool = False) -> bool:
         """Commit `state`. A final state is committed after all recorded doubts are settled. Returns whether no earlier
-        run can have done that."""
+        run can have done that.
+
+        Args:
+            checked: the present state has to lead to `state`.
+
+        Raises:
+            DeclarationError: it does not.
+        """
         again = self._run.may_have_left(state)
         while True:
             before = self._run.standing  # a handler may have entered another state while the end waited
+            if checked:
+                self._run.check_move(self._run.state, state)
             self._recorder.show(state, why)
             self._ending = self._run.final
             try:

@@ -1,4 +1,4 @@
-"""What a handler saves while an end is being written is on record, also if the database refuses that end."""
+"""What a handler does while an end is being written, which the database refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ RETURNED = list[str]()
 class Spot(StrEnum):
     """States."""
 
-    NEW = "new"
+    NEW = state("new", leads_to=("turn", "over"))
+    TURN = state("turn", leads_to=("new",))
     OVER = state("over", final=True)
 
 
@@ -57,25 +58,44 @@ class Saving(Lifecycle[str, Spot]):
             if not workflow.unsafe.is_replaying():
                 RETURNED.append(text)
 
+    @workflow.signal
+    async def turn(self, text: str) -> None:
+        """A message."""
+        await self.enter(Spot.TURN)
+
     def snapshot(self) -> Kept:
         """See the class."""
         return Kept(received=self.received)
 
 
+DOUBT = Scenario(
+    seed=668,
+    given="x",
+    faults=(Fault("after the commit", 2, "lock", 6.0), Fault("before the commit", 5, "cut off", 12.0)),
+    events=(Event(4.423, "away", 6.0), Event(5.005, "message", 1.0), Event(5.5, "message", 1.0)),
+    builds=(0,),
+)
+"""The database refuses the end because of the effect, which may have succeeded. The second message comes meanwhile."""
+NOTE, TURN = ("note", "message {}".format), ("turn", "message {}".format)
+
+
 def test_what_a_handler_saves_beside_a_refused_end_is_on_record() -> None:
     RETURNED.clear()
-    scenario = Scenario(
-        seed=668,
-        given="x",
-        faults=(Fault("after the commit", 2, "lock", 6.0), Fault("before the commit", 5, "cut off", 12.0)),
-        events=(Event(4.423, "away", 6.0), Event(5.005, "message", 1.0), Event(5.5, "message", 1.0)),
-        builds=(0,),
-    )
 
-    explorer = of_lifecycle(Saving, "x", {CHARGE: "ok"}, (("note", "message {}".format),), ())
-    world = explorer.world(scenario)
+    world = of_lifecycle(Saving, "x", {CHARGE: "ok"}, (NOTE,), ()).world(DOUBT)
 
     assert world.findings == []
     moves = world.database.moves(Entity("saving", "1"))
     on_record = [each for each in moves if not each.final and each.why == "saved"]
     assert len(on_record) == len(RETURNED) > 0
+
+
+def test_a_state_that_a_handler_enters_beside_a_refused_end_may_not_lead_to_that_end() -> None:
+    world = of_lifecycle(Saving, "x", {CHARGE: "ok"}, (NOTE, TURN), ()).world(DOUBT)
+
+    assert [each.what for each in world.findings] == [
+        "saving/1: DeclarationError: saving/1: 'turn' may not lead to 'over'; declared are: new"
+    ]
+    moves = [each.state for each in world.database.moves(Entity("saving", "1"))]
+    assert moves[-1] == "turn"
+    assert "over" not in moves
