@@ -36,6 +36,7 @@ class Unsettled(BaseModel):
         suffix: the suffix of this performance.
         given: the input of the effect, as JSON data.
         own: terms of this performance in place of the contract's.
+        expires_at: no attempt begins after this time.
     """
 
     known: Known
@@ -48,6 +49,7 @@ class Unsettled(BaseModel):
     suffix: str | None = None
     given: Any = None
     own: OwnTerms | None = None
+    expires_at: datetime | None = None
 
 
 def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str | None] | None) -> Unsettled:

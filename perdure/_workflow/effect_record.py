@@ -136,19 +136,18 @@ class EffectRecord(Generic[In, Out]):
         """Change the facts; see `Known`."""
         self.known = replace(self.known, **changes)
 
-    def unsettled(self, attention: str | None, next_at: Any) -> Unsettled:
+    def unsettled(self, **more: Any) -> Unsettled:
         """The data about the effect for the next run."""
         return Unsettled(
             known=replace(self.known, terms=None),  # a new run takes today's terms
             seen_at=self.seen_at,
             progress=self.progress,
             since=self._since,
-            attention=attention,
-            next_at=next_at,
             effect=self.effect.identity,
             suffix=self._suffix,
             given=self.input,
             own=self.own,
+            **more,
         )
 
     def fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:

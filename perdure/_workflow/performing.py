@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, assert_never
 from temporalio import workflow
 
 from perdure._wire.carried import Unsettled
-from perdure._wire.known import Known
+from perdure._wire.known import NOW, Known
 from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import OwnTerms
@@ -85,12 +85,13 @@ class Performance(Generic[In, Out]):
         self.settles = key is not None
         self._entering = entering
         self._then = then
+        self.expires_at = expires_at
+        # Nobody would be told that a doubt which is only settled has expired: it waits for a person then.
+        ends_at = None if self.settles else expires_at
         self.record = EffectRecord(run, recorder, effect, given, suffix, own, key)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
-        self._lookups = LookUps(run, recorder, self.record, expires_at=expires_at)
-        self._pauses = Pauses(
-            run, waiter, self.record, self._attempts, expires_at=expires_at, confirmed_by=confirmed_by
-        )
+        self._lookups = LookUps(run, recorder, self.record, expires_at=ends_at)
+        self._pauses = Pauses(run, waiter, self.record, self._attempts, expires_at=ends_at, confirmed_by=confirmed_by)
         self.attention = self.record.left.attention
         """Why the effect needs a person, if it is parked, or was parked in the previous run."""
         self.resolved: str | None = None
@@ -174,7 +175,7 @@ class Performance(Generic[In, Out]):
 
     def unsettled(self) -> Unsettled:
         """The data about the effect for the next run."""
-        return self.record.unsettled(self.attention, self._pauses.next_at)
+        return self.record.unsettled(attention=self.attention, next_at=self._pauses.next_at, expires_at=self.expires_at)
 
     def resolve(self, resolution: Resolution) -> None:
         """Note that a person has resolved the effect."""
@@ -276,7 +277,10 @@ class Performance(Generic[In, Out]):
             # This task may begin with an answer from before the expiry. A task that was lost may have begun an attempt
             # after that answer, in time.
             known = replace(known, read=False)
-        return decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
+        decision = decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
+        if self.settles and isinstance(decision, Again) and self.expires_at and now + decision.pause >= self.expires_at:
+            return Park(max(known.in_flight, NOW))
+        return decision
 
     def _may_begin(self, settled: Settled) -> bool:
         """Whether an attempt that was ordered before may still begin, after the author's code has received that the

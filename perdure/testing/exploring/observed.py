@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from perdure.contracts.keys import Entity
@@ -20,6 +21,7 @@ class Observed:
         acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
         performed_again: keys that a run has performed more than once.
         policies: doubt policies of performances that have one of their own, by key.
+        expires_at: time after which no attempt begins, by key; None = the author's code has performed it without one.
         settled_by_person: keys of effects that a person has resolved.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
@@ -34,6 +36,7 @@ class Observed:
         self.ending: set[Entity] = set()
         self.acknowledged: dict[Entity, list[str]] = defaultdict(list)
         self.policies: dict[str, Any] = {}
+        self.expires_at: dict[str, datetime | None] = {}
         self.settled_by_person: set[str] = set()
         self.performed_again: set[str] = set()
         self.told_in_doubt: set[str] = set()
@@ -47,6 +50,11 @@ class Observed:
         """What `perform` had returned, by key, when a run ordered its end; by the version of that write."""
         self._ends: dict[Entity, int] = {}
         """The version of the write that ended each entity."""
+
+    def note_expiry(self, key: str, at: datetime | None) -> None:
+        """Note that the author's code performs an effect that expires then; None = that does not."""
+        before = self.expires_at.get(key, at)
+        self.expires_at[key] = None if at is None or before is None else max(at, before)
 
     def note_result(self, key: str, end: Answer, at: float) -> None:
         """Note what `perform` has returned in a task that was committed."""

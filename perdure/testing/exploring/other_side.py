@@ -21,7 +21,7 @@ from perdure.contracts.steps import Step, StepContext
 from perdure.errors import DatabaseUnavailable
 from perdure.testing.exploring.evidence import Account
 from perdure.testing.exploring.judge import may_repeat
-from perdure.testing.exploring.workers import current_worker
+from perdure.testing.exploring.workers import Worker, current_worker
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
@@ -110,6 +110,7 @@ class OtherSide:
         if how == "noted":
             await self._note(attempt)
         attempt.before_first_byte()
+        self._check_expiry(attempt.key, worker)
         if how == "later":
             raise NotDone("busy", retry_after=timedelta(seconds=world.span(40)))
         if how == "lost before":
@@ -137,6 +138,14 @@ class OtherSide:
             await self._wait(world.span(1.6 * effect.timeout.total_seconds()))
             await worker.here()
         return receipt
+
+    def _check_expiry(self, key: str, worker: Worker) -> None:
+        """No attempt sends anything after the effect has expired, by its worker's clock or by a true one."""
+        expires_at, now = self._world.observed.expires_at.get(key), min(self._world.loop.now, worker.now)
+        if expires_at is not None and now > expires_at:
+            self._world.found(
+                "attempted after its expiry", f"{key}: {(now - expires_at).total_seconds():.1f} s after it"
+            )
 
     async def _note(self, attempt: Attempt) -> None:
         attempt.heartbeat({"noted": attempt.number})

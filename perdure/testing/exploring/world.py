@@ -305,6 +305,8 @@ def _watching(world: World) -> Iterator[None]:
             world.observed.performed_again.add(str(performance.key))
         if performance.record.own is not None and performance.record.own.doubt is not None:
             world.observed.policies[str(performance.key)] = performance.record.own.doubt
+        if not performance.settles:
+            world.observed.note_expiry(str(performance.key), performance.expires_at)
 
     def answered(performance: Performance[Any, Any], end: Answer) -> None:
         if not workflow.unsafe.is_replaying():
