@@ -16,10 +16,13 @@ from perdure._services.ownership.exchange import Exchange, incarnation_of
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
-from perdure._wire.keeper import SILENCE, Decision, Proposal
-from perdure.errors import NotThisDatabase
+from perdure._wire.keeper import SILENCE, Decision, Proposal, Reply
+from perdure.errors import NotThisDatabase, TemporalUnavailable
 
 query = queries(__name__)
+
+_PATIENCE = 30.0
+"""Seconds in which a proposal without an answer is made again."""
 
 
 class What(StrEnum):
@@ -123,33 +126,49 @@ async def take_over(
     connection: Connection, exchange: Exchange, force: Literal["restored", "moved"], report: Callable[[str], None]
 ) -> int:
     """Give this database the mark, even if another server has it, and return its epoch. A worker must answer for the
-    keeper.
+    keeper. Where Temporal gives no answer, it is asked again for half a minute: the question may have been handed to a
+    worker that is gone.
 
     Raises:
         NotThisDatabase: the server that has the mark is alive.
+        TemporalUnavailable: Temporal gave no answer.
     """
-    until = time.monotonic() + 4 * SILENCE
+    began = time.monotonic()
     while True:
-        async with connection.transaction():
-            await connection.execute(bounds(lock="10s", statement="20s"))
-            await connection.execute(query("database_held"))
-            row = await connection.fetchrow(shared("database"))
-            assert row is not None
-            proposal = Proposal(
-                mark=row["mark"],
-                next=secrets.token_hex(16),
-                incarnation=incarnation_of(row),
-                epoch=row["epoch"],
-                force=force,
-            )
-            reply = await exchange.propose(proposal)
-            if reply.decision is Decision.GO:
-                await exchange.write_down(connection, proposal, reply)
-                return reply.epoch
-        if reply.decision is not Decision.WAIT or time.monotonic() > until:
+        waited = time.monotonic() - began
+        try:
+            reply = await _propose(connection, exchange, force)
+        except TemporalUnavailable as error:
+            if waited > _PATIENCE:
+                raise
+            report(f"asks again: {error}")
+            continue
+        if reply.decision is Decision.GO:
+            return reply.epoch
+        if reply.decision is not Decision.WAIT or waited > 4 * SILENCE:
             raise NotThisDatabase(f"not claimed: {reply.why}")
         report(f"waits {reply.seconds:.0f} s: {reply.why}")
         await asyncio.sleep(min(reply.seconds, 1.0))
+
+
+async def _propose(connection: Connection, exchange: Exchange, force: Literal["restored", "moved"]) -> Reply:
+    """Propose once, and write the mark if the keeper gives it."""
+    async with connection.transaction():
+        await connection.execute(bounds(lock="10s", statement="20s"))
+        await connection.execute(query("database_held"))
+        row = await connection.fetchrow(shared("database"))
+        assert row is not None
+        proposal = Proposal(
+            mark=row["mark"],
+            next=secrets.token_hex(16),
+            incarnation=incarnation_of(row),
+            epoch=row["epoch"],
+            force=force,
+        )
+        reply = await exchange.propose(proposal)
+        if reply.decision is Decision.GO:
+            await exchange.write_down(connection, proposal, reply)
+        return reply
 
 
 def _count(status: str) -> int:

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from infra.clusters import base_backup, run
 from perdure._reconcile.recovery.recovery import Recovered, recover
-from perdure._services.ownership.claiming import What
+from perdure._services.ownership.claiming import What, take_over
 from perdure._services.ownership.claiming import claim as adopt_here
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database, PostgresStore
@@ -21,6 +22,8 @@ from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.errors import DatabaseUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.postgres_user import let_in, server_account
+from perdure.servers.temporal import TemporalServer
+from perdure.testing.proxy import proxied
 from tests.apps.bodies import app
 from tests.deadline import in_time
 from tests.integration.services.ownership.conftest import Worlds
@@ -171,6 +174,35 @@ async def test_a_dump_and_a_template_copy_are_told_by_themselves(source: Postgre
         await moved.ended("repeat", "waits")
     assert world.counterparty.accepted.total() == 2
     assert "another database works with this" in await worlds.refused(world)
+
+
+async def test_a_claim_asks_again_where_temporal_gives_no_answer_in_time(
+    source: PostgresServer, temporal: TemporalServer, worlds: Worlds
+) -> None:
+    world = await worlds.on(source)
+    async with world.worker(app):
+        await started(world, "a")
+        await world.ended("repeat", "a")
+    reports: list[str] = []
+    async with proxied(temporal.port) as proxy:
+
+        def report(why: str) -> None:
+            reports.append(why)
+            proxy.delay(0)
+
+        client = await Client.connect(
+            f"127.0.0.1:{proxy.port}",
+            namespace=world.temporal_client.namespace,
+            data_converter=world.temporal_client.data_converter,
+        )
+        exchange = Exchange(client, world.config)
+        async with exchange.answering():
+            proxy.delay(6)
+            assert await take_over(world.db, exchange, "moved", report) == 0  # nothing was lost
+    assert reports[0].startswith("asks again: Temporal has not answered what database this is")
+    async with world.worker(app):
+        await started(world, "b")
+        await world.ended("repeat", "b")
 
 
 async def test_a_dump_that_is_restored_over_its_own_database_sends_nothing(
