@@ -183,6 +183,7 @@ class Conductor:
         except Overtaken as standing:
             workflow.logger.info("ended as %s, as the database shows", standing.state)
             self.run.overtake(standing.state)
+            self.waiter.overtaken(standing)
         self._part.end()
         await self.waiter.drained()
         self.recorder.close()

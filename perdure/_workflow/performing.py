@@ -99,8 +99,7 @@ class Performance(Generic[In, Out]):
 
     async def run(self) -> Done[Out] | NotPerformed:
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
-        if (state := self._entering or self._then) is not None:
-            await self._transitions.until_open(state)
+        await self._until_open()
         self._attempts.check()
         end = await self._perform()
         # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this
@@ -108,8 +107,10 @@ class Performance(Generic[In, Out]):
         learns = self._run.requests.stopped and not isinstance(end, Done)
         if self._entering is not None and not learns and self._attempts.hides():
             await self._transitions.follow(self._entering)
-        if self._then is not None and isinstance(end, Done) and not self._attempts.has_followed():
-            if self._attempts.is_overwritten() and self._run.state == self._then:
+        if self._then is not None and isinstance(end, Done):
+            if self._attempts.has_followed():
+                self._transitions.committed()
+            elif self._attempts.is_overwritten() and self._run.state == self._then:
                 await self._transitions.move(self._then)
             else:
                 await self._transitions.follow(self._then)
@@ -179,7 +180,7 @@ class Performance(Generic[In, Out]):
 
     def resolve(self, resolution: Resolution) -> None:
         """Note that a person has resolved the effect."""
-        self._pauses.resolution = resolution
+        self.resolved, self._pauses.resolution = None, resolution
 
     def end_pause(self) -> None:
         """End a pause before the next step now, because a retry was requested."""
@@ -199,12 +200,18 @@ class Performance(Generic[In, Out]):
         self._pauses.withdraw()
         self.take_back()
 
+    async def _until_open(self) -> None:
+        """Before a performance that enters a state, wait for an end that is being written."""
+        if (state := self._entering or self._then) is not None:
+            await self._transitions.until_open(state)
+
     async def _perform(self) -> Done[Out] | NotPerformed:
         effects = self._run.effects
-        if (other := effects.performances.get(self.key)) is not None:
+        while (other := effects.performances.get(self.key)) is not None:
             if not other.settles:
                 raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
             await self._waiter.quiet(lambda: self.key not in effects.performances)
+            await self._until_open()  # the end that the doubt held up may be under way
         if self._comes_back() and (ended := effects.repeat_end(self)):
             return same_again(ended)
         effects.begin(self)

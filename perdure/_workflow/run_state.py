@@ -27,7 +27,6 @@ class Requests:
 
     Attributes:
         retry: a retry that was granted and not used yet.
-        waits_for_retry: whether the author's code waits for a retry.
         cancel: the request for the end.
         cancelled_before: whether the end was requested before the first run began.
         cancelling: whether the cancel has ended the author's `run` in this run; `cancelling` is under way, or done.
@@ -36,11 +35,16 @@ class Requests:
 
     def __init__(self, carried: Carried) -> None:
         self.retry = carried.retry
-        self.waits_for_retry = False
+        self._waits_for_retry = 0
         self.cancel = carried.cancel
         self.cancelled_before = carried.cancel is not None and carried.state is None
         self.cancelling = False
         self.was_cancelling = carried.cancelling
+
+    @property
+    def waits_for_retry(self) -> bool:
+        """Whether a branch of the author's code waits for a retry."""
+        return self._waits_for_retry > 0
 
     @property
     def ending(self) -> bool:
@@ -59,13 +63,13 @@ class Requests:
     def await_retry(self, *, anew: bool) -> None:
         """Note that the author's code waits for a retry: for one that is requested `anew`, or for an unused one of the
         previous run."""
-        if anew:
+        if anew and not self.waits_for_retry:  # otherwise it is for the branch that waits already
             self.retry = None
-        self.waits_for_retry = True
+        self._waits_for_retry += 1
 
     def stop_awaiting_retry(self) -> None:
         """Note that the author's code continues."""
-        self.waits_for_retry = False
+        self._waits_for_retry -= 1
 
     def retry_is_done(self) -> None:
         """Note that the retry was used."""

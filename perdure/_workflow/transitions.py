@@ -93,11 +93,17 @@ class Transitions:
             for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
+        self.committed()
         if again:
             self._recorder.count_state()
         else:
             self._recorder.acted()
         return not again
+
+    def committed(self) -> None:
+        """Note that the present state is on record. If it is final, branches and handlers that still wait are left."""
+        if self._run.final:
+            self._waiter.overtaken(Overtaken(self._run.state))
 
     def _passed(self, state: str) -> bool:
         """Whether a run that catches up has passed this state before.

@@ -46,6 +46,18 @@ async def test_an_effect_resolved_as_not_done_goes_again_with_the_same_key(world
     assert world.counterparty.seen("do", _key(kind)) == 2
 
 
+@one_way
+async def test_each_resolution_of_one_effect_has_its_own_answer(world: World, kind: Any) -> None:
+    async with _parked(world, kind, UNHEARD, LOST):
+        said = await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="ann", note="silent")
+        assert said == "resolved as not_done"
+        await world.counterparty.saw("do", count=2)
+        await _wait_until_parked(world, kind)
+        said = await world.client.resolve(kind, "a", EffectStatus.DONE, by="bob", note="it rang", receipt={"number": 1})
+        assert said == "resolved as done"
+        assert await world.ended(*_names(kind)) == "done"
+
+
 @both_ways
 async def test_an_abandoned_effect_is_only_sent_anew_on_purpose_and_with_a_new_key(world: World, kind: Any) -> None:
     async with _parked(world, kind, LOST):
@@ -140,9 +152,9 @@ async def test_a_second_resolution_at_the_same_time_is_refused(world: World, kin
 
 
 @asynccontextmanager
-async def _parked(world: World, kind: Any, reply: dict[str, Any]) -> AsyncIterator[None]:
-    """A worker, and an entity `a` whose first attempt got that reply."""
-    world.counterparty.replies.append(reply)
+async def _parked(world: World, kind: Any, *replies: dict[str, Any]) -> AsyncIterator[None]:
+    """A worker, and an entity `a` whose first attempts got these replies."""
+    world.counterparty.replies += replies
     async with world.worker(app):
         await world.client.start(kind, "a", Booking())
         await _wait_until_parked(world, kind)
