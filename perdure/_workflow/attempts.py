@@ -208,7 +208,7 @@ class Attempts(Generic[In, Out]):
         run.come_to(entering)
         if entering == run.state:
             return None
-        was_there = run.catching_up or run.has_passed(entering) or self._record.known.effect.attempts > 0
+        was_there = run.branch_catches_up or run.has_passed(entering) or self._record.known.effect.attempts > 0
         leads_on = run.declared.allows(run.state, entering) if self._record.goes_on else run.leads_on(entering)
         if was_there and not leads_on:
             return None

@@ -112,6 +112,11 @@ class Part:
 _PART: ContextVar[Part | None] = ContextVar("perdure_part", default=None)
 
 
+def in_handler() -> bool:
+    """Whether the present code is a message handler of the author's, and not `run` or `cancelling`."""
+    return _PART.get() is None
+
+
 async def inside(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Begin an operation for the author's code, and await it. If the operation leaves, that branch of the code stops
     here.

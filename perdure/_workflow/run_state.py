@@ -12,8 +12,9 @@ from temporalio import workflow
 from perdure._wire.carried import CARRIED, Carried, Remembered
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
+from perdure._workflow.arriving import is_ahead
 from perdure._workflow.author import Author
-from perdure._workflow.leaving import fail
+from perdure._workflow.leaving import fail, in_handler
 from perdure._workflow.ledger import Ledger
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
@@ -225,6 +226,11 @@ class RunState:
         return not (self._came_to_state or self._arrivals)
 
     @property
+    def branch_catches_up(self) -> bool:
+        """The same for the present branch of `run`: another branch, or a handler, may have acted meanwhile."""
+        return self.catching_up or (self._continues and not is_ahead())
+
+    @property
     def final(self) -> bool:
         """Whether the lifecycle has ended."""
         return self.declared.on_record(self.state).final
@@ -290,7 +296,8 @@ class RunState:
         elif not self.declared.on_record(self.state).attention:
             self.came_from = self.state
         self._why = why
-        self.state, self.since, self.behind = state, workflow.now(), False
+        self.state, self.since = state, workflow.now()
+        self.behind = self.behind and in_handler()
         self.standing = Standing(state, self.since, why, self.came_from)
         return True
 
@@ -341,13 +348,13 @@ class RunState:
         return self.declared.leads(state, present) and workflow.patched(CYCLES_ARE_NO_PROGRESS)
 
     def come_to(self, state: str) -> None:
-        """Note that `run` enters or names `state`."""
-        self.behind = self.behind and state != self.state
+        """Note that `run` enters or names `state`. A handler proves nothing about `run`."""
+        self.behind = self.behind and (state != self.state or in_handler())
 
     def leads_on(self, state: str) -> bool:
         """Whether the present state leads to `state`, so that `run` has not passed it. A state that needs a person may
         lead back: while `run` catches up, the state before that one counts."""
-        if self.came_from is None or not self.catching_up or not self.declared.on_record(self.state).attention:
+        if self.came_from is None or not self.branch_catches_up or not self.declared.on_record(self.state).attention:
             return self.declared.allows(self.state, state)
         return state != self.came_from and self.declared.allows(self.came_from, state)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from temporalio import workflow
 
-from perdure._workflow.leaving import Cancelled, Overtaken
+from perdure._workflow.leaving import Cancelled, Overtaken, in_handler
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
@@ -116,9 +116,11 @@ class Transitions:
             if state != run.state and run.declared.allows(run.state, state):
                 raise Cancelled
             return True
+        if in_handler():  # of a message, which may have been delivered again
+            return run.catching_up and state != run.state and not run.leads_on(state)
         comes_back = run.behind and state == run.state
         run.come_to(state)
-        if not run.catching_up:
+        if not run.branch_catches_up:
             return comes_back or run.has_passed(state)
         run.step_towards(state)
         return state == run.state or not run.leads_on(state)

@@ -109,8 +109,8 @@ class Waiter:
 
     async def retry_requested(self) -> OperatorRequest:
         """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
-        asked = self._run.requests
-        asked.await_retry(anew=not self._run.catching_up)
+        asked, catches_up = self._run.requests, self._run.branch_catches_up
+        asked.await_retry(anew=not catches_up)
         request: OperatorRequest | None = None
 
         def is_requested() -> bool:
@@ -118,7 +118,7 @@ class Waiter:
             request = request or asked.retry
             return request is not None
 
-        granted = self._run.catching_up and asked.retry is not None
+        granted = catches_up and asked.retry is not None
         try:
             with self._arrival():
                 if granted:

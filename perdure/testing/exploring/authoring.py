@@ -38,6 +38,7 @@ class Author:
         random, self._secret = self._random, secret
         large = random.random() < _LARGE
         steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
+        advance = self._advance(steps) if self._is_rare() and self._is_rare() else []
         cancelling = [self._performance({})] if random.random() < 0.4 else []
         if random.random() < 0.3 and self._place < len(ORDER) - 1:
             steps.append(self._performance({"then": Place.ENDED.value}))
@@ -48,7 +49,20 @@ class Author:
                 held = self._performance({random.choice(("entering", "then")): Place.HELD.value})
                 more = (["step"], ["save"], ["enter", Place.HELD.value], held)
                 given.at_message.insert(random.randrange(2), random.choice(more))
+        given.at_message += advance
         return given
+
+    def _advance(self, steps: list[Any]) -> list[Any]:
+        """Let the handler of a message enter a state on the way. Returns its program."""
+        if self._goes_round or self._place > len(ORDER) - 4:
+            return []
+        random, before, state = self._random, self._next_place(), self._next_place()
+        steps += [["enter", before], ["advanced", state]]
+        if random.random() < 0.5:
+            steps.insert(-1, random.choice((["step"], ["until", random.randint(1, 60)], ["renew"])))
+        if random.random() < 0.5:
+            steps.append(self._performance({}))
+        return [["advance", state]]
 
     def _steps(self, depth: int, length: int, *, alone: bool = True) -> list[Any]:
         return [self._step(depth, alone) for _ in range(length)]

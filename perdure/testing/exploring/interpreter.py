@@ -130,6 +130,12 @@ class Interpreter(Lifecycle[Any, Any]):
             case "enter":
                 await _come_before(self, Place(arguments[0]))
                 await self.enter(Place(arguments[0]))
+            case "advance":
+                if _place(self) == ORDER.index(Place(arguments[0])) - 1:
+                    await self.enter(Place(arguments[0]))
+            case "advanced":
+                place = ORDER.index(Place(arguments[0]))
+                await self.wait_for(lambda: _place(self) >= place or len(self.received) >= _MANY)
             case "retry":
                 await self.retry_requested()
             case "save":
@@ -218,6 +224,8 @@ def _place(lifecycle: Any) -> int:
     return len(ORDER) if lifecycle.state is Place.HELD else ORDER.index(lifecycle.state)
 
 
+_MANY = 4
+"""Messages after which nobody waits for the handler of another one."""
 _STEPS: tuple[Step[Any, Any], ...] = (COUNT, FOUND, TELL)
 
 

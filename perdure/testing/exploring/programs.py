@@ -7,13 +7,15 @@ A program is a list of steps, each a list that begins with its word:
     ["race", [program, ...]]     ["within", seconds, program]     ["step"]     ["enter", state]     ["save"]
     ["renew"]     ["retry"]     ["start", lifecycle, number, program]     ["tell"]
     ["rounds", how many, {"kept": "before" or "after", "same": bool}, program]
+    ["advance", state]     ["advanced", state]
 
 `perform` has as well: `until` = it is performed until it is done, and waits in `HELD` for each retry; `own` = terms of
 its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input; `large`
 = its receipt is too large for the older build. `race` and `within` cancel what they leave. `rounds` goes round between
 `TURN` and `REST`, with a suffix for each round, unless all have the `same` keys; `kept` = the snapshot counts rounds,
 before a round enters its last state or after that. `start` starts another entity by a step; with `tell` that one sends
-a message to its starter. Times are counted from the start of the entity, so that a run that starts from its top finds
+a message to its starter. `advance`, in the handler of a message, enters a state if the one before it is the present
+one, and `advanced` waits for that. Times are counted from the start of the entity, so that a run that starts from its top finds
 the same ones.
 """
 

@@ -26,7 +26,7 @@ from tests.apps.orders import CHARGE, GREET, Charge, Drawing, Greeting, Hasty, O
 from workflows.comments.comment_notification import CommentNotification
 
 SEEDS = range(40)
-"""In the tenth, a local activity times out. In the eighteenth, a worker that performs two activities is stopped."""
+"""In 19, a local activity times out. In 11 and 18, a worker is stopped that performs activities."""
 ORDER = Order(number=1)
 RECEIPT = {CHARGE: Charge(id="ch_1")}
 MAGAZINE = {charge_month: "charge", say_goodbye: None}
