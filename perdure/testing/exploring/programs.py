@@ -15,8 +15,8 @@ its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newe
 `TURN` and `REST`, with a suffix for each round, unless all have the `same` keys; `kept` = the snapshot counts rounds,
 before a round enters its last state or after that. `start` starts another entity by a step; with `tell` that one sends
 a message to its starter. `advance`, in the handler of a message, enters a state if the one before it is the present
-one, and `advanced` waits for that. Times are counted from the start of the entity, so that a run that starts from its top finds
-the same ones.
+one, and `advanced` waits for that. Times are counted from the start of the entity, so that a run that starts from its
+top finds the same ones.
 """
 
 from __future__ import annotations
