@@ -147,13 +147,14 @@ class World:
         await self.until(delivered, f"{lifecycle}/{entity_id} delivered")
 
     async def at_rest(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus | None:
-        """Its `status`, if it has no workflow task; None if it has one.
+        """Its `status`, if it has no workflow task and no activity, whose end begins a task; None if it has one.
 
-        For workers without a cache: the SDK may lose the workflow task of a run that is queried meanwhile.
+        For workers without a cache: the SDK may lose the workflow task of a run that is queried meanwhile, and then
+        neither answers nor stops.
         """
         await self.until_delivered(lifecycle, entity_id)
-        described = await self.handle(lifecycle, entity_id).describe()
-        if described.raw_description.HasField("pending_workflow_task"):
+        described = (await self.handle(lifecycle, entity_id).describe()).raw_description
+        if described.HasField("pending_workflow_task") or described.pending_activities:
             return None
         return await self.asked(lifecycle, entity_id)
 
