@@ -18,8 +18,8 @@ from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, NotPerformed, WasRefused
 
 REMEMBERED = 100
-"""Limit of the performances of earlier runs that a run passes on without repeating them. A run that continues from its
-snapshot repeats none, and its data must not grow with each new run."""
+"""Limit of the performances, and of their ends, of earlier runs that a run passes on without repeating them. A run that
+continues from its snapshot repeats none, and its data must not grow with each new run."""
 
 
 class Performing(Protocol):
@@ -268,11 +268,14 @@ class Ledger:
         # the record of one, and a person's resolution of that has led the run to another wait.
         performed = dict.fromkeys(_slot_of(key) for key in self._performed)
         earlier = [each for each in self.performed_before or () if each not in performed]
+        # The end of the entity needs those in doubt.
+        passed = [key for key, how in self.ended.items() if key in self.ended_earlier and not how.in_doubt]
+        forgotten = set[str]()
         if not unsettled:
-            earlier = earlier[-REMEMBERED:]
+            earlier, forgotten = earlier[-REMEMBERED:], {*passed[:-REMEMBERED]}
         return {
             "again": self.again,
-            "ended": self.ended,
+            "ended": {key: how for key, how in self.ended.items() if key not in forgotten},
             "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
             "performed": [*earlier, *performed],

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perdure import Effect, Escalate
-from perdure._wire.carried import Carried, Unsettled
+from perdure._wire.carried import Carried, HowNotPerformed, Unsettled
 from perdure._wire.known import Known
 from perdure._wire.writes import EffectView
 from perdure._workflow.ledger import REMEMBERED, Ledger
@@ -15,16 +15,30 @@ from perdure.contracts.outcomes import EffectStatus
 
 EARLIER = [f"call/{number}" for number in range(REMEMBERED + 50)]
 
+KEYS = [f"calling/1/{slot}" for slot in EARLIER]
+ENDED = {
+    key: HowNotPerformed(slot=slot, kind="Expired", why="over", in_doubt=slot == EARLIER[0])
+    for key, slot in zip(KEYS, EARLIER, strict=True)
+}
+"""The first is in doubt."""
+
 
 def test_a_run_that_repeats_nothing_hands_on_the_newest() -> None:
     ledger = Ledger((), Carried(state="calling", performed=EARLIER))
     assert ledger.carried()["performed"] == EARLIER[-REMEMBERED:]
 
 
+def test_of_ends_that_a_run_does_not_repeat_it_hands_on_the_newest_and_those_in_doubt() -> None:
+    ledger = Ledger((), Carried(state="calling", ended=ENDED))
+    ledger.ended_earlier.discard(KEYS[2])  # as it does when the run comes back to it
+    assert [*ledger.carried()["ended"]] == [KEYS[0], KEYS[2], *KEYS[-REMEMBERED:]]
+
+
 def test_a_run_that_leaves_an_effect_unsettled_hands_on_all() -> None:
     unsettled = {"calling/1/call": Unsettled(known=Known())}
-    ledger = Ledger((), Carried(state="calling", performed=EARLIER, unsettled=unsettled))
+    ledger = Ledger((), Carried(state="calling", performed=EARLIER, ended=ENDED, unsettled=unsettled))
     assert ledger.carried()["performed"] == EARLIER
+    assert [*ledger.carried()["ended"]] == KEYS
 
 
 def test_a_renamed_effect_has_one_name_in_temporals_lists_whatever_build_runs_it() -> None:
