@@ -136,7 +136,7 @@ class SqlWorld(World):
     def _heal(self) -> None:
         """All that a scenario brings is over: newer code runs, and each entity is there."""
         self.relay.start_one(_NEWER)
-        self.start_worker(_NEWER)
+        self.deploy()
         for number, (lifecycle, program) in enumerate(self.scenario.entities):
             self.relay.keep(self.applications.make_sure(lifecycle, str(number), program))
 
