@@ -223,8 +223,8 @@ class EffectRecord(Generic[In, Out]):
     def note_loss(self, begun: bool) -> None:
         """Note the loss of an attempt, for the next decision; `begun`: whether the attempt was recorded."""
         known, view = self.known, self.known.effect
-        # A lost attempt that is recorded as not done may have made no call. Only its lost report showed that. Nor does a
-        # record in place of one that was lost show that an attempt has begun.
+        # A lost attempt that is recorded as not done may have made no call. Only its lost report showed that. A record
+        # in place of one that was lost does not show either that an attempt has begun.
         spared = not begun or view.record_lost or view.status is EffectStatus.NOT_DONE
         self.known = known.settled(
             failures=known.failures + 1,
