@@ -39,8 +39,9 @@ class Line:
 
     @property
     def unordered(self) -> list[Row]:
-        """Due messages without a place in the order."""
-        return [row for row in self.rows if _is_without_place(row) and not row["waits"] and not row["over"]]
+        """Messages without a place in the order. One that waits gets its place as well: it may have been put off with
+        the rows before it, and a message that is committed later must not get ahead of it."""
+        return [row for row in self.rows if _is_without_place(row) and not row["over"]]
 
     def reject(self, row: Row, why: Undeliverable) -> None:
         """Note that the row cannot be delivered. Without their start, the rows behind it wait for a while."""

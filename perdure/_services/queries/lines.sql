@@ -23,7 +23,8 @@ cross join lateral (
     select x.*, m.ordinal, m.kind as message_kind, m.name, m.payload
     from perdure.outbox x left join perdure.message m using (lifecycle, id, generation, message_id)
     where x.lifecycle = k.lifecycle and x.id = k.id
-        and (x.kind = 'start' or x.due_at is null or x.due_at <= now()) -- otherwise its time has not come
+        -- Otherwise its time has not come. A message with a place was due once: if the clock went back since, the line waits for it.
+        and (x.kind = 'start' or x.due_at is null or x.due_at <= now() or m.ordinal is not null)
     order by x.kind <> 'start', m.ordinal, x.seq
     limit $3
 ) o

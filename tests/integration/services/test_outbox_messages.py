@@ -193,6 +193,59 @@ async def test_a_delivery_that_is_repeated_keeps_the_order_whatever_was_committe
         assert await heard(world) == [1, 2, 0]
 
 
+async def test_a_message_with_a_place_stays_before_later_ones_if_the_clock_of_the_database_goes_back(
+    world: World,
+) -> None:
+    await start(world)
+    async with _relay(world, world.temporal_client) as relay:
+        while await relay.once():
+            pass
+        due = "select perdure.signal($1, 'a', 'add', '1', not_before => now())"
+        await world.db.fetchval(due, KIND)
+        assert await relay.once(), "the message got its place"
+        # By the clock of the server that takes over, its time is an hour away.
+        await world.db.execute(
+            "update perdure.outbox set due_at = due_at + interval '1 h', not_before = due_at + interval '1 h'"
+        )
+        await say(world, "add", 2)
+        while await relay.once():
+            pass
+    await world.db.execute("update perdure.outbox set due_at = least(due_at, now()), not_before = now()")
+    async with world.worker(app):
+        await say(world, "close")
+        assert await heard(world) == [1, 2]
+
+
+async def test_a_message_that_is_put_off_before_a_relay_reads_it_stays_before_later_ones(world: World) -> None:
+    """It is committed while the relay records that the message before it could not be delivered."""
+    await start(world)
+    other = await asyncpg.connect(world.dsn)
+    async with _relay(world, world.temporal_client) as relay:
+        while await relay.once():
+            pass
+        await world.handle(KIND, "a").terminate()
+        await say(world, "add", 0, "first")
+        assert await relay.once(), "the message got its place"
+        await start(world, "b")
+        async with other.transaction():
+            await other.fetchval(SIGNAL, KIND, "a", "add", "1", "second")
+            # The relay waits for this row after its deliveries, and before it puts off the messages of "a".
+            await other.execute("select from perdure.outbox where id = 'b' for update")
+            batch = asyncio.create_task(relay.once())
+            blocked = (
+                f"select exists (select from pg_locks where {other.get_server_pid()} = any(pg_blocking_pids(pid)))"
+            )
+            await world.until(lambda: world.db.fetchval(blocked), "the relay waits")
+        await batch
+        assert await world.db.fetchval("select min(not_before) > now() from perdure.outbox"), "both are put off"
+        await say(world, "add", 2, "third")
+        while await relay.once():
+            pass
+    await other.close()
+    rows = await world.db.fetch("select message_id from perdure.message order by ordinal")
+    assert [row["message_id"] for row in rows] == ["first", "second", "third"]
+
+
 async def test_a_message_for_later_holds_up_nothing_and_comes_in_time(world: World) -> None:
     await start(world)
     later = "select perdure.signal($1, 'a', 'add', $4::jsonb, $3, $2)"
