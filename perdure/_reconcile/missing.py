@@ -19,6 +19,7 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.keys import Entity
+from perdure.contracts.sizes import parsed
 from perdure.errors import InvalidEntity, InvalidInput
 
 query = queries(__name__)
@@ -94,7 +95,7 @@ class _Search:
     def _order(self, row: Row) -> dict[str, Any] | None:
         try:
             entity = Entity(self._name, row.id)
-            given = input_json(self._lifecycle, None if row.input is None else json.loads(row.input))
+            given = input_json(self._lifecycle, None if row.input is None else parsed(row.input))
         except (InvalidEntity, InvalidInput) as error:
             self._refuse(row.id)(error)
             return None

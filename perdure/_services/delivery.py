@@ -32,7 +32,7 @@ from perdure._workflow.messages import signals, unfit
 from perdure.app import App, input_json
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
-from perdure.contracts.sizes import ELSEWHERE, LARGEST, size_of
+from perdure.contracts.sizes import ELSEWHERE, LARGEST, parsed, size_of
 from perdure.contracts.states import States
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable
 from perdure.settings import Settings
@@ -320,5 +320,8 @@ def _with_what_is_new(committed: Any, read: Any) -> Any:
     return committed | {name: _with_what_is_new(committed.get(name), value) for name, value in read.items()}
 
 
-def _loaded(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
+def _loaded(text: str | None) -> Any:
+    try:
+        return None if text is None else parsed(text)
+    except InvalidInput as error:
+        raise Undeliverable(str(error)) from None

@@ -72,7 +72,7 @@ def as_json(whose: str, what: str, given: Any) -> str:
     try:
         text = json.dumps(given, default=_plain, ensure_ascii=False, allow_nan=False)
         text.encode()  # a lone surrogate
-    except (PydanticSerializationError, TypeError, ValueError) as error:
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{whose}: the {what} is no JSON: {error}") from error
     if (size := len(text.encode())) > LARGEST:
         raise InvalidInput(f"{whose}: the {what} has {size} bytes, and Temporal accepts {LARGEST}: {ELSEWHERE}")

@@ -1,7 +1,7 @@
-"""The sizes of values that Temporal accepts, in bytes of JSON.
+"""The sizes of values that Temporal accepts, in bytes of JSON, and their nesting.
 
 Temporal takes 2 MiB in one piece (`limit.blobSize.error`). These limits leave room for encryption and the envelope of a
-payload.
+payload. PostgreSQL keeps JSON that Python cannot read back: Pydantic reads 200 levels, and `json` some 900.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from perdure.errors import InvalidInput
+
 LARGEST = 2_000_000
 """Bytes of an input, of a message's payload, and of the arguments of one activity: the effect's input and the
 snapshot."""
@@ -18,8 +20,12 @@ LARGEST_RECEIPT = 1_800_000
 """Bytes of a receipt, and of the result of a step. The rest is for look-up hint and progress."""
 LARGEST_NOTE = 90_000
 """Bytes of a look-up hint, and of progress."""
+DEEPEST = 100
+"""The level at which JSON data has no value any more; the outermost value is level 0. The rest is for the envelope. The
+SQL function `check_payload` has the same limit."""
 
 ELSEWHERE = "keep the rest in a table of yours, and give its key"
+TOO_DEEP = f"is nested {DEEPEST} levels deep or deeper: {ELSEWHERE}"
 
 
 def size_of(value: Any) -> int:
@@ -28,3 +34,29 @@ def size_of(value: Any) -> int:
         return len(to_json(value))
     except ValueError:  # a lone surrogate
         return len(json.dumps(value, default=str).encode())
+
+
+def is_too_deep(data: Any) -> bool:
+    """Whether JSON data has a value at the level `DEEPEST`."""
+    level = [data]
+    for _ in range(DEEPEST):
+        containers = [each for each in level if isinstance(each, (dict, list, tuple))]
+        level = [inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)]
+    return bool(level)
+
+
+def parsed(text: str) -> Any:
+    """The data of JSON text that PostgreSQL has kept.
+
+    Raises:
+        InvalidInput: Python cannot read it, or it is nested too deep.
+    """
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        raise InvalidInput(f"its JSON {TOO_DEEP}") from None
+    except ValueError:  # PostgreSQL has checked the rest
+        raise InvalidInput("its JSON has an integer with more digits than Python reads") from None
+    if is_too_deep(data):
+        raise InvalidInput(f"its JSON {TOO_DEEP}")
+    return data

@@ -26,6 +26,7 @@ from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.policies import Dedupe
+from perdure.contracts.sizes import parsed
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
 
 query = queries(__name__)
@@ -217,7 +218,7 @@ class Import:
 
     def _order(self, row: Row) -> dict[str, Any]:
         entity = Entity(name_of(self.lifecycle), row.id)
-        given = input_json(self.lifecycle, None if row.input is None else json.loads(row.input))
+        given = input_json(self.lifecycle, None if row.input is None else parsed(row.input))
         return {"id": entity.id, "input": given} | (self.doubt.record(entity, row) if self.doubt else {})
 
     async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:

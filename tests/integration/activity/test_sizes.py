@@ -17,7 +17,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 from perdure import Client
 from perdure._wire.requests import Resolution
 from perdure.contracts import EffectStatus
-from perdure.contracts.sizes import LARGEST, LARGEST_RECEIPT
+from perdure.contracts.sizes import DEEPEST, LARGEST, LARGEST_RECEIPT
 from perdure.errors import InvalidInput
 from tests.apps.large import CALLS, Wanted, app, smaller
 from tests.world import World
@@ -161,3 +161,14 @@ async def test_an_input_or_a_payload_that_is_too_large_is_refused_where_it_is_gi
             with pytest.raises(InvalidInput, match=rf"bytes, and Temporal accepts {LARGEST}: keep the rest in a table"):
                 await getattr(client, verb)("large", "b", *more, {"text": text}, connection=world.db)
         assert await world.db.fetchval("select 1") == 1
+
+
+async def test_an_input_or_a_payload_that_is_nested_too_deep_is_refused_in_sql(world: World) -> None:
+    await start(world, "regular", 1)
+    for sql in (
+        "select perdure.start('large', 'b', $1::jsonb)",
+        "select perdure.signal('large', 'a', 'hear', $1::jsonb)",
+    ):
+        with pytest.raises(asyncpg.ProgramLimitExceededError, match="the payload is nested 100 levels deep or deeper"):
+            await world.db.execute(sql, "[" * DEEPEST + "1" + "]" * DEEPEST)
+        await world.db.execute(sql, "[" * (DEEPEST - 1) + "1" + "]" * (DEEPEST - 1))

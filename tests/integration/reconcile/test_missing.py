@@ -69,19 +69,24 @@ async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(
 ) -> None:
     sql = """
         select case id when 3 then ' three ' when 4 then null else id::text end as id,
-            case when id = 5 then to_jsonb(1 / (id - 5)) else jsonb_build_object('body', body) end as input
+            case id when 5 then to_jsonb(1 / (id - 5)) when 7 then to_jsonb(1e4500::numeric)
+                when 8 then (repeat('[', 1200) || repeat(']', 1200))::jsonb else jsonb_build_object('body', body)
+            end as input
         from chore where state = 'pending'
     """
     chores.app = app_of(sql)
-    await world.db.execute("insert into chore select n, nullif('do ' || n, 'do 2') from generate_series(1, 6) n")
+    await world.db.execute("insert into chore select n, nullif('do ' || n, 'do 2') from generate_series(1, 9) n")
     found = await chores.run(missing)
-    assert [row["id"] for row in await world.db.fetch(LISTED)] == ["1", "6"]
+    assert [row["id"] for row in await world.db.fetch(LISTED)] == ["1", "6", "9"]
     assert found == [
         *[("missing", None, False)] * 2,  # ' three ' and null
         ("missing", "1", True),
         ("missing", "2", False),
         ("missing", "5", False),
         ("missing", "6", True),
+        ("missing", "7", False),
+        ("missing", "8", False),
+        ("missing", "9", True),
     ]
     rows = await world.db.fetch(
         "select coalesce(nullif(id, ''), about) as id, what from perdure.finding where not mended"
@@ -89,6 +94,8 @@ async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(
     why = {row["id"]: row["what"] for row in rows}
     assert "chore: the input does not fit: body" in why["2"]
     assert "division by zero" in why["5"]
+    assert "its JSON has an integer with more digits than Python reads" in why["7"]
+    assert "its JSON is nested 100 levels deep or deeper" in why["8"]
     assert "blanks at an end" in why["chore:  three "]
     assert "its id is null" in why["chore: None"]
     await world.db.execute("update chore set body = 'corrected' where id = 2")

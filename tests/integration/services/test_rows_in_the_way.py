@@ -125,6 +125,36 @@ async def test_messages_for_many_starts_that_wait_hold_up_nobody_else(world: Wor
     await delivered(world, relay, "good")
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("[" * 1200 + "]" * 1200, "its JSON is nested 100 levels deep or deeper"),
+        ("1" + "0" * 4500, "its JSON has an integer with more digits than Python reads"),
+    ],
+    ids=["deep", "a long integer"],
+)
+async def test_json_that_python_can_not_read_is_rejected_with_the_reason_and_the_rest_goes_on(
+    world: World, relay: Relay, data: str, why: str
+) -> None:
+    for entity_id in ("a", "bad"):
+        await world.db.execute(START, entity_id)
+    for _ in range(2):
+        await world.db.execute(SIGNAL, "a")
+    unread = "message_id = (select message_id from perdure.outbox where kind = 'message' order by seq limit 1)"
+    await world.db.execute(f"update perdure.message set payload = $1 where {unread}", data)
+    await world.db.execute("update perdure.entity set input = $1 where id = 'bad'", data)
+
+    async def empty() -> bool:
+        await relay.once()
+        return bool(await world.db.fetchval("select not exists (select from perdure.outbox)"))
+
+    await world.until(empty, "nothing waits")
+    rejected = await world.db.fetch("select id, kind, reason from perdure.rejected order by id")
+    assert [(row["id"], row["kind"]) for row in rejected] == [("a", "message"), ("bad", "start")]
+    assert [row["reason"].partition(": ")[0] for row in rejected] == [why, why]
+    assert await world.db.fetchval("select count(delivered_at) from perdure.message") == 1
+
+
 async def test_messages_behind_a_rejected_start_are_not_tried_meanwhile(world: World, relay: Relay) -> None:
     await world.db.execute(START, "large")
     await world.db.execute(f"update perdure.entity set input = to_jsonb(repeat('x', {LARGEST}))")

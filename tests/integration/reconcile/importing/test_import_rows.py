@@ -147,13 +147,17 @@ async def test_rows_that_can_not_be_adopted_are_named_and_harm_nobody_else(world
     await world.db.execute("update job set what = 'no json' where id = 77")
     await world.db.execute("""update job set what = '{"seconds": "many"}' where id = 123""")
     await world.db.execute(r"""update job set what = '{"what": "nul \u0000"}' where id = 200""")
+    await world.db.execute("update job set what = repeat('[', 1200) || repeat(']', 1200) where id = 300")
+    await world.db.execute("update job set what = 1e4500::numeric::text where id = 400")
     await world.db.execute("update job set what = '{}' where what = 'x'")
     status, said, complained = await import_rows(world, "lookup", *JOB, "--input", "what::jsonb")
-    assert (status, said) == (1, "497 started, 0 of them with their effect in doubt, 3 can't be imported")
-    assert [line.split(":")[0] for line in complained.splitlines()] == ["77", "200", "123"]
+    assert (status, said) == (1, "495 started, 0 of them with their effect in doubt, 5 can't be imported")
+    assert {line.split(":")[0] for line in complained.splitlines()} == {"77", "123", "200", "300", "400"}
     assert "invalid input syntax for type json" in complained
     assert "the input does not fit: seconds" in complained
-    assert await started(world) == 497
+    assert "its JSON is nested 100 levels deep or deeper" in complained
+    assert "its JSON has an integer with more digits than Python reads" in complained
+    assert await started(world) == 495
 
 
 async def test_the_rate_is_kept(world: World) -> None:
