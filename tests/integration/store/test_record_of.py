@@ -22,7 +22,7 @@ SENT_AGAIN = """
         (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
     select 'booking/again/charge/' || suffix, 'booking', 'again', 0, 'charge/' || split_part(suffix, '~', 1), 't',
         'done', '', now(), now(), now()
-    from unnest('{twice,twice~1,twice~2,once}'::text[]) suffix
+    from unnest('{twice,twice~1,twice~2,twice~99999999999,once}'::text[]) suffix
 """
 MESSAGES = """
     insert into perdure.message (lifecycle, id, generation, message_id, kind, name, ordinal)

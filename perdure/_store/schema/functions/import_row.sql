@@ -23,6 +23,11 @@ begin
             using hint = 'Give the key that the effect will have: lifecycle/id/effect or lifecycle/id/effect/suffix, with each %, / and ~ of the id percent-encoded.',
                 errcode = 'invalid_parameter_value';
     end if;
+    if effect_key is not null and substr(effect_key, length(own) + 1) !~ '^[^~]+(~[1-9][0-9]{0,5})?$' then
+        raise exception 'perdure.import_row: the key % does not end with a number from 1 to 999999 after its ~', quote_literal(right(effect_key, 60))
+            using hint = 'The number counts how often the effect was sent with a new key: leave it out, or correct it. Percent-encode a ~ of the suffix.',
+                errcode = 'invalid_parameter_value';
+    end if;
     perform check_instant('import_row', 'since', import_row_any.since);
     answer := perdure.start(import_row_any.lifecycle, entity_id, import_row_any.input, priority => import_row_any.priority);
     now_at := clock_timestamp();

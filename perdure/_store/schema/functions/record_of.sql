@@ -14,7 +14,7 @@ begin
                         and r.message_id = m.message_id)),
         'again', (
             select coalesce(jsonb_object_agg(x.effect, x.again), '{}') from (
-                select f.effect, max(substring(f.key from '~([0-9]+)$')::int) as again from effect f
+                select f.effect, max(substring(f.key from '~([0-9]{1,6})$')::int) as again from effect f
                 where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation group by f.effect) x
             where x.again > 0),
         'doubts', (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import sys
@@ -276,6 +277,20 @@ async def test_a_key_that_is_not_of_this_entity_is_refused_and_starts_nothing(wo
     assert await started(world) == 0
     await world.db.execute("select perdure.import_row('booking', 'a/%~', '{}', 5, 'mail', 'booking/a%2F%25%7E/mail')")
     assert await world.db.fetchval("select id from perdure.effect") == "a/%~"
+
+
+@pytest.mark.parametrize("end", ["~99999999999", "~1000000", "~0", "~x", "~", "~1~2"])
+async def test_a_key_with_a_number_that_no_record_can_have_is_refused_and_starts_nothing(
+    world: World, end: str
+) -> None:
+    row = "select perdure.import_row('booking', 'a', '{}', 5, 'mail', $1)"
+    why = f"the key 'booking/a/mail{end}' does not end with a number from 1 to 999999 after its ~"
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=why):
+        await world.db.execute(row, f"booking/a/mail{end}")
+    assert await started(world) == 0
+    await world.db.execute(row, "booking/a/mail~999999")
+    record = json.loads(await world.db.fetchval("select perdure.record_of('booking', 'a', 0)"))
+    assert record["again"] == {"mail": 999999}
 
 
 async def test_a_key_that_is_on_record_already_is_refused_and_starts_nothing(world: World) -> None:
