@@ -61,7 +61,8 @@ class UnreadableRecord(PerdureError):
 
 
 class TooLarge(PerdureError):
-    """A value has more bytes than Temporal takes in one piece. The workflow task succeeds once code keeps less."""
+    """A value has more bytes than Temporal takes in one piece, or is nested too deep. The workflow task succeeds once
+    code keeps less."""
 
     code = "PERDURE-1107"
 

@@ -28,10 +28,10 @@ from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_cloc
 from perdure.contracts.effects import Effect, Lookup, first_problem
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import EffectStatus, InDoubt, NotDone, Refused
-from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, TOO_DEEP, is_too_deep, size_of
 from perdure.contracts.spans import LONGEST
 from perdure.contracts.steps import Step, StepContext
-from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
+from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, TooLarge, UnstorableWrite
 from perdure.logs import log_event
 from perdure.telemetry import traces
 
@@ -166,9 +166,7 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
         faults.point("before the look-up", find.name)
         found = await _until_stop(body(given, question), order.timeout, host)
         faults.point("after the look-up", find.name)
-        receipt = (
-            None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
-        )
+        receipt = None if found is None else _dumped(find, found)
     except Exception as error:  # any exception means that the look-up could not answer
         log_event(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
         return report.model_copy(update={"result": CallResult.UNANSWERED, "why": describe(error)})
@@ -408,8 +406,15 @@ def _without_payloads(write: Write, problem: str) -> Write:
 
 
 def _dumped(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], returned: Any) -> Any:
-    """The result of a body, as JSON data. A warning of Pydantic would quote the value."""
-    return contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
+    """The result of a body, as JSON data. A warning of Pydantic would quote the value.
+
+    Raises:
+        TooLarge: it is nested too deep to be read back.
+    """
+    data = contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
+    if is_too_deep(data):
+        raise TooLarge(f"what {contract.name} returned {TOO_DEEP}")
+    return data
 
 
 def _kept(effect: Effect[Any, Any], returned: Any) -> dict[str, Any]:

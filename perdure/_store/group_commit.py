@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from perdure import _faults as faults
 from perdure._crypto.private import SEALING
 from perdure._store.batch_wait import BatchWait
@@ -24,8 +26,8 @@ from perdure.logs import log_event
 
 log = logging.getLogger("perdure.store")
 
-Commit = Callable[[Sequence[str]], Awaitable[Sequence[Answer | None]]]
-"""Commits a batch of writes in JSON and answers each; None = another session holds the lock of the entity."""
+Commit = Callable[[Sequence[str]], Awaitable[Sequence[str | None]]]
+"""Commits a batch of writes in JSON and answers each in JSON; None = another session holds the lock of the entity."""
 
 SLOW = 0.25
 """Seconds after which the next batch no longer waits for the one under way: its connection may be dead."""
@@ -140,12 +142,12 @@ class GroupCommit:
             raise
         except BaseException as error:  # a bug, or our own cancellation: no caller may wait for ever
             log.error("a batch of %s writes failed", len(batch), exc_info=error)
-            _fail(batch, DatabaseUnavailable(f"the write was not committed: {describe(error)}"))
+            _fail(batch, DatabaseUnavailable(f"the write may not have been committed: {describe(error)}"))
             raise
         for each, answer in zip(batch, answers, strict=True):
             faults.point("after the commit of", each.write)
             if answer is not None and not each.answer.done():
-                each.answer.set_result(answer)
+                _answer(each, answer)
         if None in answers:
             raise Held("another session holds the lock of the entity")
 
@@ -217,6 +219,17 @@ async def _failure_of(sending: Awaitable[None]) -> Transient | Unacceptable | No
     except Exception:  # a bug, which was logged, and all callers have an answer
         return None
     return None
+
+
+def _answer(waiting: _Waiting, answer: str) -> None:
+    """Give the caller its answer. One that cannot be read fails no other write of the batch."""
+    try:
+        waiting.answer.set_result(Answer.model_validate_json(answer))
+    except ValidationError as error:
+        entity = f"{waiting.write.lifecycle}/{waiting.write.id}"
+        log_event(log, "an answer can't be read", level=logging.ERROR, entity=entity, why=describe(error))
+        why = f"{entity}: PostgreSQL has committed the write, and its answer can't be read: {describe(error)}"
+        _fail([waiting], DatabaseUnavailable(why))
 
 
 def _fail(batch: Sequence[_Waiting], error: Exception) -> None:

@@ -71,7 +71,7 @@ class PostgresStore:
         """Wait for writes under way. The pool, which belongs to the caller, stays open."""
         await self._group.close()
 
-    async def _commit(self, batch: Sequence[str]) -> list[Answer | None]:
+    async def _commit(self, batch: Sequence[str]) -> list[str | None]:
         try:
             async with self.pool.acquire(timeout=LONGEST) as connection:
                 rows = await self._apply(connection, f"[{','.join(batch)}]")
@@ -79,7 +79,7 @@ class PostgresStore:
             if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
                 self._unverified()
             raise kind_of(error) from error
-        return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
+        return [row[0] for row in rows]
 
     async def _apply(self, connection: Connection, batch: str) -> list[asyncpg.Record]:
         """Seconds for a batch: more if it is large, and much more after a time-out, because the link may be slow."""

@@ -15,7 +15,7 @@ from perdure._workflow.messages import hand_over
 from perdure._workflow.rules import closing, ended, parked, refuse_if_over
 from perdure.contracts.effects import first_problem
 from perdure.contracts.outcomes import EffectStatus
-from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
 from perdure.errors import NotNow
 
 
@@ -44,8 +44,8 @@ class Answering:
         if resolution.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
             raise NotNow(f"outcome={resolution.outcome.value!r}: give done, not_done or abandoned")
         if resolution.outcome is EffectStatus.DONE:
-            if (size := size_of(resolution.receipt)) > LARGEST_RECEIPT:
-                raise NotNow(f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}")
+            if why := unfit(resolution.receipt, LARGEST_RECEIPT):
+                raise NotNow(f"the receipt {why}")
             try:
                 performance.effect.receipt.validate_python(resolution.receipt)
             except ValueError as error:

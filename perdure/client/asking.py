@@ -21,7 +21,7 @@ from perdure.client.reading import read_status
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
-from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
 from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NotThisDatabase, NoWorkflow, TemporalUnavailable
 from perdure.settings import Settings
 
@@ -67,9 +67,8 @@ class Asking:
             )
         if self.temporal_client is None:
             raise TemporalUnavailable(f"{update} needs Temporal: give the client temporal_client=")
-        if isinstance(asked, Resolution) and (size := size_of(asked.receipt)) > LARGEST_RECEIPT:
-            why = f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
-            raise InvalidInput(f"{self.entity}: {why}")
+        if isinstance(asked, Resolution) and (why := unfit(asked.receipt, LARGEST_RECEIPT)):
+            raise InvalidInput(f"{self.entity}: the receipt {why}")
         temporal_client = encrypting_client(self.temporal_client, self.config)
         handle = temporal_client.get_workflow_handle(self.entity.workflow_id(self.config.scope))
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import NotDone
-from perdure.contracts.sizes import ELSEWHERE, LARGEST_NOTE, size_of
+from perdure.contracts.sizes import LARGEST_NOTE, unfit
 from perdure.errors import InvalidInput
 
 Note = Callable[[Any], Awaitable[None]]
@@ -94,7 +94,7 @@ class Attempt:
         """Store how far the body is, as JSON data. The next automatic heartbeat sends it.
 
         Raises:
-            InvalidInput: the data has more bytes than `LARGEST_NOTE`.
+            InvalidInput: the data has more bytes than `LARGEST_NOTE`, or is nested too deep.
         """
         self.latest = _small(self.key, "progress", progress)
 
@@ -102,7 +102,7 @@ class Attempt:
         """Record JSON data that a look-up will need, as soon as you have it.
 
         Raises:
-            InvalidInput: the data has more bytes than `LARGEST_NOTE`.
+            InvalidInput: the data has more bytes than `LARGEST_NOTE`, or is nested too deep.
             DatabaseUnavailable: the data could not be recorded. Before the first byte, raise `NotDone` from it: any
                 other exception means in doubt.
         """
@@ -139,6 +139,6 @@ class LookupContext:
 
 
 def _small(key: Key, what: str, value: Any) -> Any:
-    if (size := size_of(value)) > LARGEST_NOTE:
-        raise InvalidInput(f"{key}: the {what} has {size} bytes, and may have {LARGEST_NOTE}: {ELSEWHERE}")
+    if why := unfit(value, LARGEST_NOTE):
+        raise InvalidInput(f"{key}: the {what} {why}")
     return value

@@ -41,8 +41,17 @@ def is_too_deep(data: Any) -> bool:
     level = [data]
     for _ in range(DEEPEST):
         containers = [each for each in level if isinstance(each, (dict, list, tuple))]
+        if not containers:
+            return False
         level = [inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)]
     return bool(level)
+
+
+def unfit(data: Any, largest: int) -> str | None:
+    """Why JSON data cannot be kept: it has more bytes than `largest`, or is nested too deep. None if it can."""
+    if (size := size_of(data)) > largest:
+        return f"has {size} bytes, and may have {largest}: {ELSEWHERE}"
+    return TOO_DEEP if is_too_deep(data) else None
 
 
 def parsed(text: str) -> Any:

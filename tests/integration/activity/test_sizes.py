@@ -19,6 +19,7 @@ from perdure._wire.requests import Resolution
 from perdure.contracts import EffectStatus
 from perdure.contracts.sizes import DEEPEST, LARGEST, LARGEST_RECEIPT
 from perdure.errors import InvalidInput
+from tests.apps.deep import nested
 from tests.apps.large import CALLS, Wanted, app, smaller
 from tests.world import World
 
@@ -126,7 +127,7 @@ async def test_a_reason_that_is_too_long_is_cut(world: World) -> None:
     assert await world.db.fetchval("select length(why) from perdure.effect") == 2000
 
 
-async def test_a_resolution_with_a_receipt_that_is_too_large_is_refused(world: World) -> None:
+async def test_a_resolution_with_a_receipt_that_is_too_large_or_nested_too_deep_is_refused(world: World) -> None:
     await start(world, "resolve", 0)
     async with world.worker(app):
         await attention(world, "scan-parked is in doubt")
@@ -140,6 +141,13 @@ async def test_a_resolution_with_a_receipt_that_is_too_large_is_refused(world: W
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await world.handle("large", "a").execute_update("resolve", said)
         assert "bytes, and may have" in str(refused.value.cause)
+        deep = {"number": 7, "text": "x", "more": nested(DEEPEST)}
+        with pytest.raises(InvalidInput, match="the receipt is nested 100 levels deep or deeper"):
+            await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=deep)
+        said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt=deep)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await world.handle("large", "a").execute_update("resolve", said)
+        assert "the receipt is nested 100 levels deep or deeper" in str(refused.value.cause)
         receipt = {"number": 7, "text": "x"}
         assert await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=receipt)
         assert await world.ended("large", "a") == "over"

@@ -103,7 +103,7 @@ class Calls:
         self._commit = store._commit
         store._group._commit = self._counted
 
-    async def _counted(self, batch: Sequence[str]) -> Sequence[Answer | None]:
+    async def _counted(self, batch: Sequence[str]) -> Sequence[str | None]:
         self.sizes.append(len(batch))
         began = time.monotonic()
         try:

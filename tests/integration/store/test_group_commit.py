@@ -11,13 +11,14 @@ import pytest
 
 from perdure._store.group_commit import GroupCommit, Transient
 from perdure._store.postgres import PostgresStore
-from perdure._wire.writes import Answer, Gate, Write
+from perdure._wire.writes import Answer, FenceOp, Gate, Write
 from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
 from tests.integration.store.stores import (
     PATIENCE,
     Calls,
     Connection,
     a_begin,
+    a_fence,
     a_move,
     states,
     store_at,
@@ -44,12 +45,12 @@ class Scripted:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def commit(self, batch: Sequence[str]) -> Sequence[Answer | None]:
+    async def commit(self, batch: Sequence[str]) -> Sequence[str | None]:
         self.batches.append([Write.model_validate_json(body) for body in batch])
         await self.gate.wait()
         if self.ends:
             raise self.ends.pop(0)
-        return [Answer(gate=Gate.OPEN)] * len(batch)
+        return [Answer(gate=Gate.OPEN).model_dump_json()] * len(batch)
 
 
 async def turns(count: int) -> None:
@@ -176,6 +177,21 @@ async def test_one_write_that_can_not_be_stored_costs_few_calls_and_no_other_wri
     assert len(calls.sizes) <= 17
     assert await db.fetchval("select count(*) from perdure.transition where state = 'doing'") == 199
     assert await states(db, "bad") == []
+
+
+async def test_an_answer_that_can_not_be_read_fails_its_own_write_alone_and_is_not_called_uncommitted(
+    store: PostgresStore, db: Connection
+) -> None:
+    await written(store, a_begin("bad", 1))
+    await db.execute("update perdure.effect set receipt = $1", "[" * 250 + "]" * 250)  # deeper than Pydantic reads
+    calls = Calls(store)
+    bad = asyncio.create_task(store.write(a_move("bad", 2, fence=a_fence(FenceOp.READ, "bad")), patience=PATIENCE))
+    answers = await written(store, *(a_move(each, 1) for each in "abc"))
+    assert [answer.gate for answer in answers] == [Gate.OPEN] * 3
+    with pytest.raises(DatabaseUnavailable, match="booking/bad: PostgreSQL has committed the write, and its answer"):
+        await bad
+    assert calls.sizes == [4]
+    assert await states(db, "bad") == ["doing"]
 
 
 async def test_two_processes_that_write_the_same_entities_never_deadlock(
