@@ -95,7 +95,7 @@ class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
     def rewind(self) -> None:
         """Forget what was scheduled, and begin again; connections stay open."""
         self.external = self._timers = 0
-        self._elapsed = 0.0
+        self._elapsed = self._counted = 0.0
         self._held.clear()
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from perdure.testing.exploring.sql_sessions import OutsideLoop
 from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,3 +78,11 @@ def test_a_generator_that_nobody_goes_on_with_is_ended_by_the_loop(virtual: Virt
     with pytest.raises(StandsStill):
         virtual.run_forever()
     assert ended == ["ended"]
+
+
+def test_a_loop_that_begins_again_has_all_its_time() -> None:
+    loop = OutsideLoop(START, timedelta(hours=1))
+    for _ in range(3):
+        loop.run_until_complete(asyncio.sleep(2_400))
+        loop.rewind()
+    loop.close()
