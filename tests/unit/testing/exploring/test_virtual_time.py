@@ -81,8 +81,8 @@ def test_a_generator_that_nobody_goes_on_with_is_ended_by_the_loop(virtual: Virt
 
 
 def test_a_loop_that_begins_again_has_all_its_time() -> None:
-    loop = OutsideLoop(START, timedelta(hours=1))
+    loop = OutsideLoop(START, timedelta(minutes=15))
     for _ in range(3):
-        loop.run_until_complete(asyncio.sleep(2_400))
+        loop.run_until_complete(asyncio.sleep(600))
         loop.rewind()
     loop.close()
