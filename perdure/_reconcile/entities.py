@@ -27,7 +27,7 @@ from perdure._reconcile.writing import HELD, fetch
 from perdure._services.service import EXPECTED_ERRORS
 from perdure._store.finding_kinds import UNREADABLE
 from perdure._store.sql import queries
-from perdure.errors import InvalidEntity
+from perdure.errors import InvalidEntity, UnstorableWrite
 
 query = queries(__name__)
 
@@ -35,6 +35,9 @@ PAGE = 200
 """Entities in one request to Temporal, which must have room for their ids."""
 AT_ONCE = 10
 """Number of entities that are checked at the same time."""
+
+_OF_DATA = ("22", "23", "54")
+"""Classes of SQLSTATE: a value that PostgreSQL cannot take, a constraint, a size beyond its limits."""
 
 log = logging.getLogger("perdure.reconciliation")
 
@@ -129,10 +132,26 @@ async def alone(context: Context, row: Row) -> AsyncIterator[None]:
         yield
     except HELD:
         log.info("%s is held by another transaction: left to the next look", row.entity)
-    except EXPECTED_ERRORS:
-        raise
     except Exception as error:
+        if not _is_of_entity(error):
+            raise
         log.exception("%s could not be looked at", row.entity)
-        what = f"the reconciliation could not check it: {type(error).__name__}"
-        advice = f"{row.command('show')}; the worker's log has the rest"
+        await _report(context, row, error)
+
+
+def _is_of_entity(error: Exception) -> bool:
+    """Whether the entity's own data may be the cause; else the outside world is."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_OF_DATA)
+    return isinstance(error, UnstorableWrite) or not isinstance(error, EXPECTED_ERRORS)
+
+
+async def _report(context: Context, row: Row, error: Exception) -> None:
+    what = f"the reconciliation could not check it: {type(error).__name__}"
+    advice = f"{row.command('show')}; the worker's log has the rest"
+    try:
         await context.findings.report(UNREADABLE, row.entity, what, advice, about="reconciliation")
+    except asyncpg.PostgresError as failure:
+        if not _is_of_entity(failure):
+            raise
+        log.exception("%s: the finding could not be recorded", row.entity)

@@ -1,5 +1,5 @@
-"""Describes in one line why a workflow closed, or why its tasks fail. Of an app's own error only the type is shown,
-since the message may quote data."""
+"""Describes in one line why a workflow closed, or why its tasks fail, as PostgreSQL can store it. Of an app's own error
+only the type is shown, since the message may quote data."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 import perdure.errors
 from perdure._crypto.codec import opened
+from perdure._wire.writes import storable
 
 Handle = temporalio.client.WorkflowHandle[Any, Any]
 
@@ -25,7 +26,7 @@ _LONGEST = 400
 async def how_it_closed(handle: Handle, converter: DataConverter) -> str:
     """Why a workflow closed; '' if its history has no reason, or is gone."""
     events = handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT)
-    return next(iter([await _why_closed(event, converter) async for event in _while_kept(events)]), "")
+    return storable(next(iter([await _why_closed(event, converter) async for event in _while_kept(events)]), "")) or ""
 
 
 async def why_its_tasks_fail(handle: Handle, converter: DataConverter) -> str:
@@ -34,7 +35,7 @@ async def why_its_tasks_fail(handle: Handle, converter: DataConverter) -> str:
     async for event in _while_kept(handle.fetch_history_events()):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             why = line_of(await opened(event.workflow_task_failed_event_attributes.failure, converter))
-    return why
+    return storable(why) or ""
 
 
 def line_of(failure: Failure) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from temporalio.client import Client, Interceptor, OutboundInterceptor
 
 from perdure._reconcile.entities import open_entities
 from perdure._wire.names import MIRROR
+from perdure.contracts.keys import Entity, Key
 from tests.apps.contracts import Booking
 from tests.apps.failing import app, other_app
 from tests.deadline import in_time
@@ -231,3 +233,37 @@ async def test_a_copy_leaves_its_originals_entities_alone(world: World, reconcil
     await reconciliation.open_entities()
     assert await all_written(world) == before
     assert await reconciliation.found("stuck") == []
+
+
+async def test_an_entity_that_postgresql_refuses_to_record_is_reported_beside_the_others(
+    world: World, reconciliation: Reconciling
+) -> None:
+    await begun(world, "staying/bad", "staying/worse", "staying/good")
+    await world.db.execute("update perdure.entity set stuck_at = now() - interval '1 hour'")
+    refuse = "(id <> 'bad' or kind <> 'stuck') and id <> 'worse'"
+    await world.db.execute(f"alter table perdure.finding add constraint refused check ({refuse})")
+    await reconciliation.open_entities()
+    found = await world.db.fetch("select kind, id, what from perdure.finding order by id")
+    assert [tuple(row)[:2] for row in found] == [("unreadable", "bad"), ("stuck", "good")]
+    assert found[0]["what"] == "the reconciliation could not check it: CheckViolationError"
+
+
+async def test_a_key_that_no_index_takes_beside_its_id_is_reported_for_each_effect(
+    world: World, reconciliation: Reconciling
+) -> None:
+    random = Random(1)
+    parts = [random.randbytes(2).hex()[:3] for _ in range(200)]  # random, since PostgreSQL compresses what repeats
+    entity = Entity("staying", "%".join([*parts, random.randbytes(50).hex()]))
+    suffixes = [random.randbytes(249).hex() + each for each in "ab"]
+    await begun(world, str(entity))
+    await world.db.executemany(
+        "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+        "attempt_at, deadline) values ($1, $2, $3, 0, 'do', '', 'in_doubt', '', now(), now(), now())",
+        [(Key.of(entity, "do", each), entity.lifecycle, entity.id) for each in suffixes],
+    )
+    await world.db.execute("update perdure.entity set attention = 'an effect is in doubt'")
+    await reconciliation.open_entities()
+    await reconciliation.open_entities()
+    about = await world.db.fetch("select about from perdure.finding where kind = 'parked'")
+    assert len({row["about"] for row in about}) == len(about) == 2
+    assert all(str(Key.of(entity, "do")).startswith(row["about"][:450]) for row in about)

@@ -83,6 +83,16 @@ async def test_a_workflow_whose_memo_can_not_be_read_is_treated_beside_the_other
 
 
 @pytest.mark.usefixtures("everything_is_old")
+async def test_a_reason_that_postgresql_can_not_store_is_shown_without_its_nul(world: World) -> None:
+    await closed(world, "a", None, reason="out\0side")
+    await world.db.execute("delete from perdure.outbox")
+    attention = "select attention from perdure.entity"
+    await world.until(partial(is_there, world, attention), "it needs a person")
+    assert str(await world.db.fetchval(attention)).startswith("its workflow was terminated: out\ufffdside")
+    assert await world.db.fetchval("select what from perdure.finding") == await world.db.fetchval(attention)
+
+
+@pytest.mark.usefixtures("everything_is_old")
 async def test_each_workflow_is_compared_with_the_generation_that_it_was_started_for(world: World) -> None:
     await closed(world, "outside, before", None, started=False)
     await world.client.start("staying", "outside, before", Booking())
@@ -119,14 +129,16 @@ async def looked(world: World) -> None:
     await watch_of(world).once()
 
 
-async def closed(world: World, entity_id: str, memo: dict[str, Any] | None, *, started: bool = True) -> None:
+async def closed(
+    world: World, entity_id: str, memo: dict[str, Any] | None, *, started: bool = True, reason: str = "an accident"
+) -> None:
     """Start an entity, and a workflow of it that is terminated."""
     if started:
         await world.client.start("staying", entity_id, Booking())
     await world.temporal_client.start_workflow(
         "staying", id=f"{world.scope}:staying/{entity_id}", task_queue="nobody listens here", memo=memo
     )
-    await terminated(world, "staying", entity_id, "an accident")
+    await terminated(world, "staying", entity_id, reason)
 
 
 async def counted(world: World) -> None:
