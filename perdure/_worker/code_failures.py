@@ -11,6 +11,7 @@ from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowI
 
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
+from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure._workflow.conductor import ASK_FOR_RECONCILIATION, REPORT_FAILURE
 from perdure.contracts.keys import Entity
@@ -21,6 +22,8 @@ query = queries(__name__)
 class CodeFailures(Service):
     """Writes reported failures as the reason why an entity needs a person. The next write of the run clears the reason.
 
+    It also clears the failures of earlier code. That may take long, so no start of a worker waits for it.
+
     Args:
         pool: the app's database.
     """
@@ -30,22 +33,37 @@ class CodeFailures(Service):
         self._pool = pool
         self._reported: deque[tuple[Entity, str]] = deque(maxlen=1000)
         self._loop_of_worker: asyncio.AbstractEventLoop | None = None
+        self._began: int | None = None  # in transactions, since no column has the time of a reason
+        self._cleared = False
 
     async def start(self) -> None:
-        """Start, and clear the failures of earlier code. A run that still fails reports it again."""
+        """Start; the first round clears the failures of earlier code."""
         self._loop_of_worker = asyncio.get_running_loop()
-        async with self._pool.acquire(timeout=5) as connection:
-            await connection.execute(query("code_failures_over"))
         await super().start()
 
     async def once(self) -> bool:
-        """Write the reported failures."""
-        while self._reported:
-            entity, why = self._reported[0]
-            async with self._pool.acquire(timeout=5) as connection:
-                await connection.execute(query("code_failure"), entity.lifecycle, entity.id, entity.generation, why)
-            self._reported.popleft()
-        return False
+        """Write the reported failures, and clear some of earlier code."""
+        async with self._pool.acquire(timeout=5) as connection:
+            if self._began is None:
+                self._began = await connection.fetchval(query("code_failures_before"))
+            while self._reported:
+                await self._write(connection, self._reported.popleft())
+            return not self._cleared and await self._clear(connection)
+
+    async def _write(self, connection: Connection, reported: tuple[Entity, str]) -> None:
+        entity, why = reported
+        try:
+            await connection.execute(query("code_failure"), entity.lifecycle, entity.id, entity.generation, why)
+        except BaseException:
+            self._reported.appendleft(reported)
+            raise
+
+    async def _clear(self, connection: Connection) -> bool:
+        """Clear some failures of earlier code. Returns True if more may be left that no other session holds."""
+        row = await connection.fetchrow(query("code_failures_over"), self._began)
+        assert row is not None
+        self._cleared = not row["found"]
+        return bool(row["cleared"])
 
     def report(self, entity: Entity, why: str) -> None:
         """Report that the code of an entity's run failed. Workflows call this from their thread."""
