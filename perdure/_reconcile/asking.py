@@ -92,7 +92,7 @@ async def _how_far(temporal_client: Client, part: PendingActivityInfo) -> str:
         else []
     )
     match details:
-        case [[*_, int(seen)]] | [int(seen)]:
+        case [[*_, int(seen)], _] | [int(seen), _]:
             return f": {seen} so far"
         case _:
             return ""

@@ -26,7 +26,7 @@ from perdure._reconcile.runs import begin, end, looked_up
 from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, Reconciliation, reconciliation_id
 from perdure._services.side_worker import side_worker
 from perdure._store.postgres import Pool
-from perdure._wire.reconciliation import Begun, Done, ReconciliationRequest, Summary
+from perdure._wire.reconciliation import Begun, Checked, Done, ReconciliationRequest, Summary
 from perdure.app import App
 from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity
@@ -110,23 +110,26 @@ class ReconciliationActivities:
     @activity.defn(name=END)
     async def end(self, done: Done) -> Summary:
         """Record the end of a reconciliation. Findings that it could have seen again, and did not, are over."""
-        return await end(self._pool, self._app, done)
+        return await end(self._pool, done)
 
     def _of(self, part: Part) -> Callable[..., Any]:
         @activity.defn(name=PART + part.name)
-        async def do(begun: Begun) -> int:
+        async def do(begun: Begun) -> Checked:
             return await self._do(part, begun)
 
         return do
 
-    async def _do(self, part: Part, begun: Begun) -> int:
-        progress: list[object] = list(activity.info().heartbeat_details[-1:])
+    async def _do(self, part: Part, begun: Begun) -> Checked:
+        lifecycles = sorted(self._app.lifecycles)
+        progress = list(activity.info().heartbeat_details)
+        if progress[1:] != [lifecycles]:  # it is begun, or its last worker has passed by entities that this one knows
+            progress = [None, lifecycles]
         context = self._context(begun, progress)
         beating = asyncio.create_task(_beat(progress))
         try:
             # A copy of the database, or a restored one, changes nothing (invariant 11).
             await self._pool.fetchval("select perdure.check_database()")
-            seen = await part.does(context, progress[-1] if progress else None)
+            seen = await part.does(context, progress[0])
         except asyncpg.PostgresError as error:
             if _NEVER.match(error.sqlstate or ""):
                 raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
@@ -134,12 +137,12 @@ class ReconciliationActivities:
         finally:
             beating.cancel()
             self._count(context.findings)
-        return seen if isinstance(seen, int) else 0
+        return Checked(seen=seen if isinstance(seen, int) else 0, lifecycles=lifecycles)
 
     def _context(self, begun: Begun, progress: list[object]) -> Context:
         def beat(cursor: object) -> None:
-            progress[:] = [cursor]
-            activity.heartbeat(cursor)
+            progress[0] = cursor
+            activity.heartbeat(*progress)
 
         only = begun.only
         return Context(
@@ -161,7 +164,7 @@ class ReconciliationActivities:
 
 
 async def _beat(progress: list[object]) -> None:
-    """Send heartbeats with the last progress, also between two pages."""
+    """Send heartbeats with the last progress and the worker's lifecycles, also between two pages."""
     while True:
         await asyncio.sleep(_BEAT)
         activity.heartbeat(*progress)

@@ -9,7 +9,6 @@ from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries, shared
 from perdure._wire.reconciliation import Begun, Counts, Done, Named, ReconciliationRequest, Summary
-from perdure.app import App
 from perdure.errors import NoSuchEntity
 from perdure.settings import Settings
 
@@ -47,21 +46,21 @@ async def begin(pool: Pool, settings: Settings, asked: ReconciliationRequest, ex
     return Begun(run=row["run"], younger_than=row["younger_than"], asked_since=since)
 
 
-async def end(pool: Pool, app: App, done: Done) -> Summary:
+async def end(pool: Pool, done: Done) -> Summary:
     """Record the end of a reconciliation, and delete findings that are over. It can be repeated."""
     begun, only = done.begun, done.begun.only
-    looked = [PARTS[name] for name in begun.parts if name in PARTS and name not in done.failed]
-    kinds = [kind.name for part in looked for kind in part.kinds]
     one = (None, None) if only is None else (only.lifecycle, only.id)
     async with pool.acquire(timeout=30) as connection, connection.transaction():
         await connection.execute(_PATIENCE)
-        await connection.execute(
-            query("findings_over"), begun.run, kinds, list(app.lifecycles), begun.younger_than, *one
-        )
+        for name, checked in done.checked.items():
+            kinds = [kind.name for kind in PARTS[name].kinds] if name in PARTS else []
+            await connection.execute(
+                query("findings_over"), begun.run, kinds, checked.lifecycles, begun.younger_than, *one
+            )
         rows = await connection.fetch(query("findings_counted"), begun.run, *one)
         summary = Summary(
             run=begun.run,
-            seen=done.seen,
+            seen=sum(each.seen for each in done.checked.values()),
             kinds={row["kind"]: Counts(mended=row["mended"], left=row["left"]) for row in rows},
             failed=done.failed,
         )

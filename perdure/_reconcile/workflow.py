@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from perdure._wire.reconciliation import Begun, Done, Named, ReconciliationRequest, Summary
+from perdure._wire.reconciliation import Begun, Checked, Done, Named, ReconciliationRequest, Summary
 
 RECONCILIATION = "perdure-reconciliation"
 BEGIN = "perdure.reconciliation.begin"
@@ -48,7 +48,9 @@ class Reconciliation:
         done = Done(begun=begun)
         for number, part in enumerate(begun.parts, 1):
             try:
-                done.seen += await _call(PART + part, [begun], int, _A_WHILE, f"{number} of {len(begun.parts)}")
+                done.checked[part] = await _call(
+                    PART + part, [begun], Checked, _A_WHILE, f"{number} of {len(begun.parts)}"
+                )
             except ActivityError as error:
                 done.failed[part] = _why(error)
         summary: Summary = await _call(END, [done], Summary, _ON, None)

@@ -41,11 +41,23 @@ class Begun(BaseModel):
     parts: list[str] = Field(default_factory=list)
 
 
+class Checked(BaseModel):
+    """The result of a part.
+
+    Attributes:
+        seen: number of checked open entities.
+        lifecycles: those of the worker that executed it. Workers of different builds may have different ones.
+    """
+
+    seen: int = 0
+    lifecycles: list[str] = Field(default_factory=list)
+
+
 class Done(BaseModel):
-    """The results of the parts; `failed` holds the reason by the name of the part."""
+    """The results of the parts, by name; `failed` holds the reason of each part that failed."""
 
     begun: Begun
-    seen: int = 0
+    checked: dict[str, Checked] = Field(default_factory=dict)
     failed: dict[str, str] = Field(default_factory=dict)
 
 
