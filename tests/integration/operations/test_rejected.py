@@ -12,10 +12,12 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
+from perdure._wire.writes import Move
 from perdure.cli import cli
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
+from tests.integration.store.stores import a_write
 from tests.world import World
 
 REJECT = """
@@ -139,6 +141,24 @@ async def test_attention_goes_with_the_last_that_was_rejected(world: World) -> N
     assert (await world.client.status("listener", "a")).attention == "a message was rejected: it does not fit"
     await world.db.execute(RETRY, message)
     assert (await world.client.status("listener", "a")).attention is None
+
+
+async def test_attention_for_what_was_rejected_outlives_the_writes_of_its_run(world: World) -> None:
+    await world.db.execute(START, "a", "{}")
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    seq = await rejected(world, kind="message")
+
+    async def attention_after(version: int, move: Move) -> str | None:
+        write = a_write("a", version, move, lifecycle="listener").model_dump_json(exclude_none=True)
+        await world.db.execute("select perdure.apply_writes($1::jsonb)", f"[{write}]")
+        return (await world.client.status("listener", "a")).attention
+
+    assert await attention_after(1, Move(state="open")) == "a message was rejected: it does not fit"
+    assert await attention_after(2, Move(state="open", attention="in doubt")) == "in doubt"
+    assert await attention_after(3, Move(state="open")) == "a message was rejected: it does not fit"
+    await world.db.execute(DROP, seq)
+    assert await attention_after(4, Move(state="open", attention="in doubt")) == "in doubt"
+    assert await attention_after(5, Move(state="open")) is None
 
 
 async def test_the_record_of_what_may_have_happened_is_not_dropped(world: World) -> None:

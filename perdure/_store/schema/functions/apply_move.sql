@@ -32,7 +32,9 @@ begin
                 state = excluded.state,
                 since = case when x.state = excluded.state then x.since else excluded.since end,
                 stuck_at = case when x.state = excluded.state then x.stuck_at else excluded.stuck_at end,
-                attention = excluded.attention,
+                -- A rejected row needs a person until it is delivered again or dropped, whatever the run reports in the meantime.
+                attention = coalesce(excluded.attention,
+                    case when x.attention is not null then perdure.rejected_attention(l, e, x.generation) end),
                 snapshot = coalesce(excluded.snapshot, x.snapshot),
                 memory = excluded.memory,
                 input = coalesce(x.input, excluded.input),

@@ -5,9 +5,7 @@ language plpgsql set search_path = perdure, pg_temp as $$
 declare
     newest bigint;
 begin
-    update entity x set attention = (
-            select case y.kind when 'start' then 'rejected: ' else 'a message was rejected: ' end || y.reason
-            from rejected y where y.lifecycle = r.lifecycle and y.id = r.id and y.generation = r.generation order by y.seq desc limit 1)
+    update entity x set attention = rejected_attention(r.lifecycle, r.id, r.generation)
         where x.lifecycle = r.lifecycle and x.id = r.id
             and (x.attention like 'rejected: %' or x.attention like 'a message was rejected: %');
     select max(t.version) into newest from transition t where t.lifecycle = r.lifecycle and t.id = r.id;
