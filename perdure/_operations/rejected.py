@@ -111,9 +111,9 @@ async def count_rejected(connection: Connection, wanted: RejectedSelection) -> t
 async def rejected_by_entity(
     connection: Connection, wanted: RejectedSelection, after: tuple[str, str], limit: int
 ) -> list[tuple[str, str, Sequence[int]]]:
-    """Lifecycle, id and numbers, in the order of lifecycle and id."""
+    """Lifecycle, id and numbers, starts first, in the order of lifecycle and id."""
     page = (
-        f"select lifecycle, id, array_agg(seq order by seq) as seqs from ({_ROWS} "
+        f"select lifecycle, id, array_agg(seq order by kind <> 'start', seq) as seqs from ({_ROWS} "
         'and (j.lifecycle collate "C", j.id collate "C") > ($7::text, $8::text)) r '
         'group by lifecycle, id order by lifecycle collate "C", id collate "C" limit $9'
     )

@@ -131,6 +131,8 @@ def _chosen(
             print_line(one_line(f"{row.seq}  {_entity(row)}  {row.kind}  {row.reason}"))
         return []
     confirm(f"{verb} {len(rows):,} that were rejected", yes)
+    if verb == "drop":  # a start goes last: the drop of it deletes the rejected messages of its entity
+        rows.sort(key=lambda row: row.kind == "start")
     return [row.seq for row in rows]
 
 

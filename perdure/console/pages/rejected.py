@@ -37,7 +37,8 @@ async def _retry(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields
 
 
 async def _drop(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields) -> str:
-    return "; ".join([f"{await drop_rejected(acts.pool, int(seq), acts.asked)} dropped" for seq in seqs])
+    # A start goes last: the drop of it deletes the rejected messages of its entity.
+    return "; ".join([f"{await drop_rejected(acts.pool, int(seq), acts.asked)} dropped" for seq in reversed(seqs)])
 
 
 VERBS = {

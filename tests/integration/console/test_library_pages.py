@@ -82,6 +82,22 @@ async def test_what_was_rejected_is_delivered_again_or_dropped_by_those_who_may(
     assert "mended" in done_by[0]["why"]
 
 
+async def test_a_start_is_dropped_with_its_message_and_that_is_no_refusal(world: World) -> None:
+    await world.db.execute("select perdure.start('ring', 'a', '{}'), perdure.signal('ring', 'a', 'answer')")
+    await world.db.execute(REJECT)
+    async with open_console(world, app=app) as site:
+        ann = site.browser("ann", "bulk")
+        form = await ann.form("/rejected/drop?lifecycle=ring", "/rejected/drop")
+        job = (await ann.http.post("/rejected/drop", data={**form, "note": "a test"})).headers["location"]
+
+        async def ended() -> str:
+            page = readable(await ann.get(job))
+            return page if "Ended" in page else ""
+
+        assert "1 dropped , 0 refused, of 1" in await until(ended, "it is done")
+    assert await world.db.fetchval(LEFT) is None
+
+
 async def _refused_to_others(site: Site, seq: str) -> None:
     for roles, status in (("look", 403), ("settle:rest", 404), ("settle@evil", 404), ("payloads", 403)):
         browser = site.browser("x", roles)

@@ -245,6 +245,19 @@ async def test_all_of_a_lifecycle_are_dropped_and_what_matches_nothing_says_so(w
     assert "no lifecycle is named 'listner'; did you mean 'listener'?" in str(end.exception)
 
 
+async def test_a_start_that_is_dropped_after_its_messages_is_no_refusal(world: World) -> None:
+    start = await rejected(world)
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    await rejected(world, kind="message")
+    await world.db.execute(RETRY, start)
+    again = await world.db.fetchval(REJECT, "a", "start")  # now it has a later number than one of the messages
+    await world.db.execute(SIGNAL, "a", "add", "2")
+    assert await rejected(world, kind="message") > again
+    end = await perdure(world, "drop", "--lifecycle", "listener", "--by", "ann", "--yes")
+    assert (end.exit_code, end.stdout, end.stderr) == (0, "3 dropped\n", "")
+    assert await counts(world) == dict.fromkeys(TABLES, 0)
+
+
 async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> None:
     assert (await perdure(world, "list")).stdout == "nothing was rejected\n"
     seq = await rejected(world, "[bold]a")
