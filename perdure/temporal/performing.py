@@ -16,6 +16,7 @@ from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report
 from perdure._wire.writes import EffectView, Fence, FenceOp, Write
 from perdure._workflow.calling import BOOKKEEPING, NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
+from perdure._workflow.leaving import to_its_end
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import EffectStatus
@@ -97,21 +98,12 @@ async def perform(
         raise DeclarationError(f"{name} was performed already: give one of them another suffix")
     performed.add(name)
     performance = _Performance(effect, given, name, slot, expires_at)
-    running = asyncio.create_task(performance.run())
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        if running.done():
-            raise
-        performance.stops = True
-        await running
-        raise
+    return await to_its_end(performance.run(), performance.stop)
 
 
 class _Performance(Generic[In, Out]):
     def __init__(self, effect: Effect[In, Out], given: In, key: Key, slot: str, expires_at: datetime | None) -> None:
         self.stops = False
-        """The workflow was cancelled: an attempt begins only to settle a doubt."""
         self._effect = effect
         self._given = effect.input.dump_python(given, mode="json")
         self._key = key
@@ -122,6 +114,10 @@ class _Performance(Generic[In, Out]):
         self._doubt_since: datetime | None = None
         self._first_at: datetime | None = None
         self._progress: Any = None
+
+    def stop(self) -> None:
+        """Begin no attempt any more, except one that settles a doubt: the workflow was cancelled."""
+        self.stops = True
 
     async def run(self) -> Out:
         while True:
@@ -198,8 +194,9 @@ class _Performance(Generic[In, Out]):
         if report.begun and report.effect is not None:
             doubtful = report.result is CallResult.IN_DOUBT
             still = view.in_doubt and report.result is not CallResult.DONE and not doubtful
-            # A refusal of one attempt does not answer the one before it, unless the other side drops repeats.
-            answers_all = within is not None
+            # A refusal of one attempt does not answer the one before it, unless the other side drops repeats, and that
+            # attempt has ended.
+            answers_all = within is not None and report.result is CallResult.REFUSED and view.in_flight <= 0
             if doubtful or (still and not answers_all):
                 self._doubt(report.why if doubtful else view.why, now, report.effect.attempts)
             else:

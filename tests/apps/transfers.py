@@ -58,6 +58,15 @@ async def deposit(transfer: Transfer, attempt: Attempt) -> str:
     return await _pay(transfer, attempt)
 
 
+@effect(
+    doubt=Dedupe(window=timedelta(seconds=6), margin=timedelta(0)),
+    timeout=timedelta(seconds=2),
+    heartbeat_timeout=timedelta(seconds=1),
+)
+async def deposit_soon(transfer: Transfer, attempt: Attempt) -> str:
+    return await _pay(transfer, attempt)
+
+
 @effect(doubt=Escalate(), timeout=TIMEOUT, heartbeat_timeout=TIMEOUT / 3)
 async def send_letter(transfer: Transfer, attempt: Attempt) -> str:
     return await _pay(transfer, attempt)
@@ -87,6 +96,13 @@ class Deposit:
     @workflow.run
     async def run(self, transfer: dict[str, Any]) -> str:
         return await perform(deposit, Transfer.model_validate(transfer), suffix="first")
+
+
+@workflow.defn
+class DepositSoon:
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        return await perform(deposit_soon, Transfer.model_validate(transfer))
 
 
 @workflow.defn
@@ -135,8 +151,8 @@ def make(client: Client, task_queue: str) -> Worker:
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[Withdraw, Deposit, Letter, Twice, Plain],
+        workflows=[Withdraw, Deposit, DepositSoon, Letter, Twice, Plain],
         activities=[pay_plainly],
-        plugins=[EffectsPlugin(withdraw, deposit, send_letter, grace=1)],
+        plugins=[EffectsPlugin(withdraw, deposit, deposit_soon, send_letter, grace=1)],
         graceful_shutdown_timeout=timedelta(seconds=4),
     )

@@ -25,7 +25,7 @@ from perdure.temporal import EffectsPlugin
 from perdure.testing import workflow_crash_points
 from perdure.testing.crashing import CrashPointsFailed
 from tests.apps import transfers
-from tests.apps.transfers import Deposit, Letter, Plain, Twice, Withdraw
+from tests.apps.transfers import Deposit, DepositSoon, Letter, Plain, Twice, Withdraw
 from tests.deadline import in_time, until
 
 PAGE = Path(__file__).parents[3] / "docs" / "start" / "temporal.md"
@@ -40,6 +40,7 @@ class Bank:
         self.paid: list[str] = []
         self.keys: list[str] = []
         self.held = asyncio.Event()
+        self.paid_at = 0.0
         self.url = ""
 
     async def pay(self, request: web.Request) -> web.Response:
@@ -52,13 +53,16 @@ class Bank:
                 return web.Response(status=503)
             case "no funds":
                 return web.Response(status=402)
+            case "lost, then busy" if not first and asyncio.get_running_loop().time() < self.paid_at + 8:
+                return web.Response(status=503)
             case "lost before" if first:
                 assert request.transport is not None
                 request.transport.close()
                 return web.Response()
         self.paid.append(key)
+        self.paid_at = asyncio.get_running_loop().time()
         self.keys.append(given.get("key", key))
-        if fault == "lost after" and first:
+        if fault in ("lost after", "lost, then busy") and first:
             assert request.transport is not None
             request.transport.close()
         if fault == "slow":
@@ -113,6 +117,17 @@ async def test_a_withdrawal_happens_once_whatever_the_bank_does(
 async def test_a_repeat_within_the_window_has_the_same_key(temporal: TemporalServer, bank: Bank) -> None:
     assert (await result(temporal, Deposit.run, fault="lost after")).startswith("receipt")
     assert list(bank.calls.values()) == [2]
+
+
+async def test_attempts_that_are_not_made_end_neither_a_doubt_nor_its_window(
+    temporal: TemporalServer, bank: Bank
+) -> None:
+    """The bank is busy for longer than the window lasts."""
+    with pytest.raises(WorkflowFailureError) as failed:
+        await result(temporal, DepositSoon.run, fault="lost, then busy")
+    assert isinstance(failed.value.cause, ApplicationError)
+    assert failed.value.cause.type == "EffectInDoubt"
+    assert len(bank.paid) == 1
 
 
 async def test_a_refusal_fails_the_workflow_with_its_reason(temporal: TemporalServer, bank: Bank) -> None:
