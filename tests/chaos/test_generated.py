@@ -30,7 +30,7 @@ def entities() -> list[str]:
 
 def test_their_programs_have_every_word() -> None:
     found = {each[0] for one in entities() for each in words(program(SEED, one).steps)}
-    assert found == WORDS | {"rounds", "start", "tell"}
+    assert found == WORDS | {"rounds", "start", "tell", "advanced"}
     assert {word for one in entities() for each in performances(one) for word in each[3]} == PERFORM
     assert any(program(SEED, one).at_message for one in entities())
 
