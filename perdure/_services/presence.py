@@ -22,10 +22,11 @@ log = logging.getLogger("perdure.relay")
 NOTED_EVERY = 5.0
 """Seconds between two notes that a relay runs. A relay without a note for a minute counts as gone."""
 LOOK_EVERY = 60.0
-"""Seconds between two looks for rows with names that no relay has."""
+"""Seconds between two looks for rows with names that no relay has, and for messages that are left behind."""
 PATIENCE = timedelta(hours=1)
 """A row is rejected if it has been due, and no relay has had its lifecycle or signal, for this time. Only a relay that
 has run for this time rejects it."""
+_FIRST_MESSAGE = ("", "", 0, "")
 
 
 class Presence:
@@ -50,10 +51,11 @@ class Presence:
         self.notified = False
         """Whether commits notify the relay."""
         self.noted_at = self.looked_at = -inf
+        self._message: tuple[object, ...] = _FIRST_MESSAGE
 
     async def note(self, connection: Connection, after: float = NOTED_EVERY) -> None:
         """Note that the relay runs, if the last note is `after` seconds old. At times, look for rows with names that no
-        relay has."""
+        relay has, and for messages that are left behind."""
         now = time.monotonic()
         if now < self.noted_at + after:
             return
@@ -63,6 +65,7 @@ class Presence:
         if now >= self.looked_at + LOOK_EVERY:
             self.looked_at = now
             await self._look_for_unknown_names(connection)
+            self._message = tuple(await connection.fetchrow(query("messages_over"), *self._message) or _FIRST_MESSAGE)
 
     async def choose_notice(self, connection: Connection, *, busy: bool) -> bool:
         """Let commits notify this relay while they are few, and while it is not `busy`. The next poll finds the rows of

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,20 @@ from perdure.errors import TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
+from tests.integration.store.stores import a_move
 from tests.world import World
 
 KIND = "listener"
 START = "select perdure.start($1, $2, $3::jsonb)"
 SIGNAL = "select perdure.signal($1, $2, $3, $4::jsonb, $5)"
 HEARD = "select snapshot->'numbers' from perdure.finished where id = $1"
+
+
+REJECTED = """
+    with gone as (delete from perdure.outbox where id = $1 returning *)
+    insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id)
+    select seq, lifecycle, id, generation, kind, body, 'a test', message_id from gone
+"""
 
 
 @pytest.fixture
@@ -346,6 +356,40 @@ async def test_a_message_that_meets_the_end_leaves_nothing_behind(world: World) 
     async with world.worker(app):
         await world.until(lambda: _all_delivered(world), "nothing waits")
     assert await world.db.fetchval("select count(*) from perdure.message") == 0
+
+
+async def test_a_message_that_both_its_delivery_and_the_end_have_missed_is_deleted_later(world: World) -> None:
+    many = "insert into perdure.message (lifecycle, id, generation, message_id, kind, name) "
+    many += "select 'listener', 'a', 0, n, 'signal', 'add' from generate_series(1, 6000) n"
+    ending = await asyncpg.connect(world.dsn)
+    async with _relay(world, world.temporal_client) as relay:
+        for entity_id in ("a", "b", "c"):
+            await start(world, entity_id)
+        await world.until(partial(_delivers_all, world, relay), "started")
+        await world.db.execute(many)  # of an open entity
+        async with ending.transaction():
+            for entity_id in ("b", "c"):
+                write = a_move(entity_id, time.time_ns() // 1000, "closed", final=True, lifecycle="listener")
+                await ending.fetch(f"select perdure.apply_writes('[{write.model_dump_json(exclude_none=True)}]')")
+                assert await say(world, "add", 1, "M", to=entity_id) == "sent"
+            await world.db.execute(REJECTED, "c")
+            await world.until(partial(_delivers_all, world, relay), "the message is delivered")
+        await ending.close()
+        left = "select array_agg(id order by id) from perdure.message where message_id = 'M'"
+        assert await world.db.fetchval(left) == ["b", "c"]
+        for _ in range(2):  # those of the open entity fill a page
+            relay.presence.looked_at = relay.presence.noted_at = -math.inf
+            await relay.once()
+        assert await world.db.fetchval(left) == ["c"], "what was rejected may be looked at"
+    seq = await world.db.fetchval("select seq from perdure.rejected")
+    await world.db.execute("select perdure.drop_rejected($1, 'ann', 'late')", seq)
+    assert await world.db.fetchval("select array_agg(distinct id) from perdure.message") == ["a"]
+    assert await world.db.fetchval("select count(*) from perdure.message") == 6000
+
+
+async def _delivers_all(world: World, relay: Relay) -> bool:
+    await relay.once()
+    return await _all_delivered(world)
 
 
 async def test_messages_wait_for_a_workflow_that_is_gone_and_harm_nobody(world: World) -> None:

@@ -14,6 +14,7 @@ begin
     r := held.r;
     i := held.i;
     if i.id is null or i.generation <> r.generation or i.final is not null then
+        delete from message x where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id;
         return r.kind; -- the entity has no other rows
     end if;
     select x.state into was from entity x where x.lifecycle = r.lifecycle and x.id = r.id;
