@@ -47,8 +47,8 @@ class NotDone(PerdureError):
     """Raised by a body: the effect certainly did not happen (refused connection, 429, 503, exit status 75).
 
     Args:
-        why: one line for the operator; no personal data.
-        retry_after: pause that the other side requests.
+        why: one line for the operator; no personal data. An exception counts as its text.
+        retry_after: pause that the other side requests; a number counts as seconds.
         counts: False = the body asked nobody, for example because no place was free, and
             `RetryPolicy.maximum_attempts` does not count the attempt.
 
@@ -58,10 +58,12 @@ class NotDone(PerdureError):
         30.0
     """
 
-    def __init__(self, why: str, *, retry_after: timedelta | None = None, counts: bool = True) -> None:
-        super().__init__(why)
-        self.why = why
-        self.retry_after = retry_after
+    def __init__(self, why: object, *, retry_after: timedelta | float | None = None, counts: bool = True) -> None:
+        super().__init__(str(why))
+        self.why = str(why)
+        if isinstance(retry_after, (int, float)):
+            retry_after = timedelta(seconds=retry_after)
+        self.retry_after: timedelta | None = retry_after
         self.counts = counts
 
 
@@ -69,23 +71,23 @@ class Refused(PerdureError):
     """Raised by a body: the other side will never accept this request.
 
     Args:
-        why: one line for the operator; no personal data.
+        why: one line for the operator; no personal data. An exception counts as its text.
 
     Example:
         >>> Refused("card declined").why
         'card declined'
     """
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, why: object) -> None:
+        super().__init__(str(why))
+        self.why = str(why)
 
 
 class InDoubt(PerdureError):
     """Raised by a body to give the reason of a doubt. Any other exception means the same.
 
     Args:
-        why: one line for the operator; no personal data.
+        why: one line for the operator; no personal data. An exception counts as its text.
 
     Example:
         >>> try:
@@ -95,9 +97,9 @@ class InDoubt(PerdureError):
         the connection broke after the request was sent
     """
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, why: object) -> None:
+        super().__init__(str(why))
+        self.why = str(why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from perdure import App, AskFirst, Attempt, Dedupe, Effect, Escalate, Lookup, LookupContext, Repeat, RetryPolicy, state
 from perdure.contracts.effects import contract_of
+from perdure.contracts.outcomes import InDoubt, NotDone, Refused
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
@@ -263,3 +264,12 @@ def test_a_marked_member_is_a_member_like_any_other() -> None:
     assert json.dumps({Sorting.DONE: [Sorting.DONE, Sorting.DONE.value]}) == '{"done": ["done", "done"]}'
     assert pickle.loads(pickle.dumps(Sorting.DONE)) is copy.deepcopy(Sorting.DONE) is Sorting.DONE
     assert TypeAdapter(Sorting).validate_json('"done"') is Sorting.DONE
+
+
+@pytest.mark.parametrize("outcome", [NotDone, Refused, InDoubt])
+def test_an_outcome_takes_an_exception_for_its_text(outcome: type[NotDone | Refused | InDoubt]) -> None:
+    assert outcome(OSError("no route to host")).why == "no route to host"
+
+
+def test_a_number_of_seconds_is_a_pause() -> None:
+    assert NotDone("busy", retry_after=30).retry_after == timedelta(seconds=30)
