@@ -35,7 +35,7 @@ class EffectsPlugin(SimplePlugin):
             `graceful_shutdown_timeout` that is three seconds longer.
 
     Raises:
-        DeclarationError: an effect has no body, or has a limit.
+        DeclarationError: an effect has no body, has a limit, or is inline and may not be repeated.
 
     Example:
         >>> EffectsPlugin(grace=5).name()
@@ -63,6 +63,11 @@ def _attempting(effect: Effect[Any, Any], grace: float) -> Callable[..., Any]:
     body = _body(effect)
     if effect.limit is not None:
         raise DeclarationError(f"{effect.name}: a RateLimit needs a lifecycle")
+    if effect.inline and not isinstance(effect.doubt, Repeat):
+        raise DeclarationError(
+            f"{effect.name}: inline=True needs a lifecycle, or doubt=Repeat(): a local activity whose workflow task is "
+            "lost leaves no trace in the history, and is made again"
+        )
 
     @activity.defn(name=effect.name)
     async def run(given: dict[str, Any]) -> dict[str, Any]:

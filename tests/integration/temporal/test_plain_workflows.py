@@ -18,7 +18,7 @@ from aiohttp import web
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from perdure import Effect, Repeat
+from perdure import Attempt, Effect, Escalate, Repeat, effect
 from perdure.errors import DeclarationError
 from perdure.servers.temporal import TemporalServer
 from perdure.temporal import EffectsPlugin
@@ -220,3 +220,15 @@ def test_an_effect_without_a_body_is_refused() -> None:
     bare = Effect[str, str]("bare", timeout=timedelta(seconds=1), doubt=Repeat())
     with pytest.raises(DeclarationError, match="bare has no body"):
         EffectsPlugin(bare)
+
+
+def test_an_inline_effect_that_may_not_be_repeated_is_refused() -> None:
+    """Its local activity leaves no trace where the workflow task is lost."""
+
+    async def body(given: str, attempt: Attempt) -> str:
+        return given
+
+    timeout = timedelta(seconds=1)
+    with pytest.raises(DeclarationError, match="once: inline=True needs a lifecycle"):
+        EffectsPlugin(effect(name="once", timeout=timeout, doubt=Escalate(), inline=True)(body))
+    EffectsPlugin(effect(name="often", timeout=timeout, doubt=Repeat(), inline=True)(body))
