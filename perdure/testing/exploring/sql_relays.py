@@ -204,8 +204,12 @@ class RelayProcess:
                 return
             if self._relay.delivered > before:
                 self._pause, self._vain_since = _SHORTEST_PAUSE, None
-            if not await self._rest(more):
-                return
+            try:
+                if not await self._rest(more):
+                    return
+            except EXPECTED_ERRORS as error:  # the simulation's own session is lost
+                self._world.cover("relay", type(error).__name__)
+                await asyncio.sleep(_SHORTEST_PAUSE)
 
     def _check(self, error: BaseException) -> None:
         """An error that the schema or a query raises is no fault of the outside world's."""
