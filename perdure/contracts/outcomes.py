@@ -60,7 +60,7 @@ class NotDone(PerdureError):
 
     def __init__(self, why: object, *, retry_after: timedelta | float | None = None, counts: bool = True) -> None:
         super().__init__(str(why))
-        self.why = str(why)
+        self.why: str = str(why)
         if isinstance(retry_after, (int, float)):
             retry_after = timedelta(seconds=retry_after)
         self.retry_after: timedelta | None = retry_after
@@ -80,7 +80,7 @@ class Refused(PerdureError):
 
     def __init__(self, why: object) -> None:
         super().__init__(str(why))
-        self.why = str(why)
+        self.why: str = str(why)
 
 
 class InDoubt(PerdureError):
@@ -99,7 +99,7 @@ class InDoubt(PerdureError):
 
     def __init__(self, why: object) -> None:
         super().__init__(str(why))
-        self.why = str(why)
+        self.why: str = str(why)
 
 
 @dataclass(frozen=True, slots=True)
