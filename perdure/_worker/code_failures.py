@@ -43,6 +43,8 @@ class CodeFailures(Service):
 
     async def once(self) -> bool:
         """Write the reported failures, and clear some of earlier code."""
+        if self._cleared and not self._reported:
+            return False
         async with self._pool.acquire(timeout=5) as connection:
             if self._began is None:
                 self._began = await connection.fetchval(query("code_failures_before"))
