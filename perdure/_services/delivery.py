@@ -322,6 +322,6 @@ def _with_what_is_new(committed: Any, read: Any) -> Any:
 
 def _loaded(text: str | None) -> Any:
     try:
-        return None if text is None else parsed(text)
+        return parsed(text)
     except InvalidInput as error:
         raise Undeliverable(str(error)) from None

@@ -265,8 +265,9 @@ class Conductor:
         for key, left in self.run.effects.doubts_left.items():
             effect = next((each for each in self._author.effects if each.identity == left.effect), None)
             if effect is not None and key not in self.run.effects.performances:  # a handler may have begun it meanwhile
-                more = {"suffix": left.suffix, "own": left.own, "expires_at": left.expires_at}
-                performance = self._performance(effect, left.given, key=Key(key), **more)
+                performance = self._performance(
+                    effect, left.given, suffix=left.suffix, own=left.own, expires_at=left.expires_at, key=Key(key)
+                )
                 performance.withdraw()
                 with suppress(asyncio.CancelledError):
                     await performance.run()

@@ -268,14 +268,16 @@ class Ledger:
         # the record of one, and a person's resolution of that has led the run to another wait.
         performed = dict.fromkeys(_slot_of(key) for key in self._performed)
         earlier = [each for each in self.performed_before or () if each not in performed]
-        # The end of the entity needs those in doubt.
-        passed = [key for key, how in self.ended.items() if key in self.ended_earlier and not how.in_doubt]
-        forgotten = set[str]()
+        ended = dict(self.ended)
         if not unsettled:
-            earlier, forgotten = earlier[-REMEMBERED:], {*passed[:-REMEMBERED]}
+            earlier = earlier[-REMEMBERED:]
+            # The end of the entity needs those in doubt.
+            passed = [key for key, how in ended.items() if key in self.ended_earlier and not how.in_doubt]
+            for key in passed[:-REMEMBERED]:
+                del ended[key]
         return {
             "again": self.again,
-            "ended": {key: how for key, how in self.ended.items() if key not in forgotten},
+            "ended": ended,
             "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
             "performed": [*earlier, *performed],

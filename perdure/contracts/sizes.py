@@ -54,12 +54,14 @@ def unfit(data: Any, largest: int) -> str | None:
     return TOO_DEEP if is_too_deep(data) else None
 
 
-def parsed(text: str) -> Any:
-    """The data of JSON text that PostgreSQL has kept.
+def parsed(text: str | None) -> Any:
+    """The data of JSON text that PostgreSQL has kept; None = it has kept none.
 
     Raises:
         InvalidInput: Python cannot read it, or it is nested too deep.
     """
+    if text is None:
+        return None
     try:
         data = json.loads(text)
     except RecursionError:

@@ -1,32 +1,17 @@
-"""A lifecycle whose receipt, look-up hint or snapshot is nested as deep as its input asks for."""
+"""A lifecycle whose receipt, look-up hint or snapshot is nested as deep as its input asks for: `size` levels."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, Attempt, Effect, Lifecycle, Refused, Repeat, state
+from perdure import App, Attempt, Effect, Lifecycle, Refused, Repeat
 from perdure.errors import InvalidInput
-
-
-class Stage(StrEnum):
-    """Where it is."""
-
-    NEW = "new"
-    WORKING = "working"
-    OVER = state("over", final=True)
-
-
-class Wanted(BaseModel):
-    """What is to be nested how deep."""
-
-    what: str
-    levels: int
+from tests.apps.large import Stage, Wanted
 
 
 class Kept(BaseModel):
@@ -53,9 +38,9 @@ def nested(levels: int) -> Any:
 async def nest(wanted: Wanted, attempt: Attempt) -> Any:
     """Return it, or note it."""
     if wanted.what != "hint":
-        return nested(wanted.levels)
+        return nested(wanted.size)
     try:
-        await attempt.note(nested(wanted.levels))
+        await attempt.note(nested(wanted.size))
     except InvalidInput as error:
         raise Refused(str(error)) from error
     return None
@@ -78,7 +63,7 @@ class Deep(Lifecycle[Wanted, Stage]):
     async def run(self, wanted: Wanted) -> None:
         """Work."""
         if wanted.what == "snapshot":
-            self.data = nested(wanted.levels)
+            self.data = nested(wanted.size)
         await self.enter(Stage.WORKING)
         if wanted.what in EFFECTS:
             await self.perform(EFFECTS[wanted.what], wanted)

@@ -1,6 +1,6 @@
 -- Deletes findings that a part of a reconciliation did not report again: $1 its run, $2 the kinds that the part looked for, $3 the
--- lifecycles of the worker that executed it, $4 the time since which it skipped entities with newer writes, $5 and $6 its only entity, or null. Mended findings are
--- kept for 30 days.
+-- lifecycles of the worker that executed it, $4 the time since which it skipped entities with newer writes, $5 and $6 its only
+-- entity, or null. Mended findings are kept for 30 days.
 delete from perdure.finding f
 where (f.mended and f.last_seen < clock_timestamp() - interval '30 days')
     or (

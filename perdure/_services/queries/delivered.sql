@@ -1,6 +1,6 @@
 -- Records the delivery of rows: $1 lifecycles, $2 ids, $3 seqs, $4 the first states of started entities, null for other rows.
--- Messages stay until the entity's end, for a recovery; one that was sent while the end was being committed is deleted here. A started entity enters its first state, unless its run is writing a
--- state at this moment, or it was restarted since.
+-- Messages stay until the entity's end, for a recovery; one that was sent while the end was being committed is deleted here. A
+-- started entity enters its first state, unless its run is writing a state at this moment, or it was restarted since.
 with gone as (
     delete from perdure.outbox o using unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) k(lifecycle, id, seq, state)
     where o.lifecycle = k.lifecycle and o.id = k.id and o.seq = k.seq

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from perdure.contracts.sizes import DEEPEST
-from tests.apps.deep import Wanted, app, nested
+from tests.apps.deep import app, nested
+from tests.apps.large import Wanted
 from tests.world import World
 
 pytestmark = pytest.mark.world(app)
@@ -19,7 +20,7 @@ TOO_DEEP = "is nested 100 levels deep or deeper: keep the rest in a table of you
 async def test_an_effect_whose_receipt_is_nested_too_deep_is_done_without_it(
     world: World, way: str, name: str, levels: int
 ) -> None:
-    await world.client.start("deep", "a", Wanted(what=way, levels=levels))
+    await world.client.start("deep", "a", Wanted(what=way, size=levels))
     async with world.worker(app):
         assert await world.ended("deep", "a") == "over"
     (effect,) = await world.db.fetch("select status, receipt, why from perdure.effect")
@@ -31,7 +32,7 @@ async def test_an_effect_whose_receipt_is_nested_too_deep_is_done_without_it(
 
 @pytest.mark.parametrize("way", ["regular", "inline", "hint", "snapshot"])
 async def test_what_is_nested_as_deep_as_allowed_is_kept_and_read_back(world: World, way: str) -> None:
-    await world.client.start("deep", "a", Wanted(what=way, levels=DEEPEST - 2 if way == "snapshot" else DEEPEST - 1))
+    await world.client.start("deep", "a", Wanted(what=way, size=DEEPEST - 2 if way == "snapshot" else DEEPEST - 1))
     async with world.worker(app):
         assert await world.ended("deep", "a") == "over"
     if way in ("regular", "inline"):
@@ -39,7 +40,7 @@ async def test_what_is_nested_as_deep_as_allowed_is_kept_and_read_back(world: Wo
 
 
 async def test_a_look_up_hint_that_is_nested_too_deep_is_refused_in_the_body(world: World) -> None:
-    await world.client.start("deep", "a", Wanted(what="hint", levels=DEEPEST))
+    await world.client.start("deep", "a", Wanted(what="hint", size=DEEPEST))
     async with world.worker(app):
         assert await world.ended("deep", "a") == "over"
     (effect,) = await world.db.fetch("select status, lookup_hint, why from perdure.effect")
@@ -48,7 +49,7 @@ async def test_a_look_up_hint_that_is_nested_too_deep_is_refused_in_the_body(wor
 
 
 async def test_a_snapshot_that_is_nested_too_deep_fails_the_task_and_writes_nothing(world: World) -> None:
-    await world.client.start("deep", "a", Wanted(what="snapshot", levels=DEEPEST))
+    await world.client.start("deep", "a", Wanted(what="snapshot", size=DEEPEST))
     async with world.worker(app):
         attention = "select attention from perdure.entity where attention is not null"
         said = await world.until(lambda: world.db.fetchval(attention), "a person is needed")
