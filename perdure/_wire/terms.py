@@ -71,10 +71,12 @@ class Terms(_Lean):
     Attributes:
         name: activity type under which a run calls the effect.
         inline: whether the run calls it as a local activity.
+        limited: whether it keeps to a limit, so a cancel withdraws an attempt that waits for its turn.
     """
 
     name: str
     inline: bool = False
+    limited: bool = False
     timeout: timedelta
     in_doubt: DoubtTerms
     retry: RetryPolicy = RetryPolicy()
@@ -127,6 +129,7 @@ def terms_of(effect: Effect[Any, Any]) -> Terms:
     return Terms(
         name=effect.name,
         inline=effect.inline,
+        limited=effect.limit is not None,
         timeout=effect.timeout,
         in_doubt=_doubt_terms(effect.doubt),
         retry=effect.retry,

@@ -93,7 +93,8 @@ class Attempts(Generic[In, Out]):
             Overtaken: the database has reported that the entity is over.
         """
         order = self._order(within)
-        way = Way(self._record.name, self._record.inline, self._record.timeout, self._expires_at, self._wait_in_line)
+        record = self._record
+        way = Way(record.name, record.inline, record.limited, record.timeout, self._expires_at, self._wait_in_line)
         if not self._record.inline and not self._record.asked:
             self.ordered_at = workflow.now()
         try:

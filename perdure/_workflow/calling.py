@@ -49,6 +49,8 @@ class Way:
     Attributes:
         name: activity type.
         inline: as a local activity.
+        limited: may be withdrawn while it waits for its turn. Today's contract may have another `limit` than the one
+            in the history, and a withdrawal is a command.
         timeout: of its call.
         expires_at: until when it waits for a worker at the longest.
         in_line: is given what waits for its turn, where there is a limit.
@@ -56,6 +58,7 @@ class Way:
 
     name: str
     inline: bool
+    limited: bool
     timeout: timedelta
     expires_at: datetime | None = None
     in_line: Callable[[InLine], None] | None = None
@@ -92,9 +95,9 @@ async def call(contract: Effect[Any, Any] | Lookup[Any, Any], order: Any, way: W
         retry_policy=ONCE,
         summary=summary,
         priority=_AHEAD if contract.limit is not None and isinstance(contract, Lookup) else Priority.default,
-        cancellation_type=_TO_ITS_END if contract.limit is not None else ActivityCancellationType.TRY_CANCEL,
+        cancellation_type=_TO_ITS_END if way.limited else ActivityCancellationType.TRY_CANCEL,
     )
-    if contract.limit is not None and way.in_line is not None:
+    if way.limited and way.in_line is not None:
         way.in_line(handle)
     return await handle
 

@@ -132,6 +132,11 @@ class EffectRecord(Generic[In, Out]):
         """The time-out of the next call. `decide` uses it to judge whether a call still fits into a window."""
         return (self.known.terms or self.effect).timeout
 
+    @property
+    def limited(self) -> bool:
+        """Whether a cancel withdraws the next attempt while it waits for its turn."""
+        return (self.known.terms or terms_of(self.effect)).limited
+
     def note(self, **changes: Any) -> None:
         """Change the facts; see `Known`."""
         self.known = replace(self.known, **changes)

@@ -64,7 +64,7 @@ class LookUps(Generic[In, Out]):
 
     async def _call(self, order: LookupOrder, policy: AskFirst[In, Out]) -> Report:
         lookup, number = policy.lookup, self._record.known.asked + 1
-        way = Way(lookup.name, lookup.inline, lookup.timeout, self._expires_at)
+        way = Way(lookup.name, lookup.inline, lookup.limit is not None, lookup.timeout, self._expires_at)
         try:
             async with self._recorder.under_way():
                 self._recorder.describe()

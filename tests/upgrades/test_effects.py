@@ -7,7 +7,7 @@ import pytest
 from perdure.contracts import EffectStatus
 from perdure.contracts.scopes import queue_of
 from tests.upgrades import effects
-from tests.upgrades.edited_entity import PARCEL, EditedEntity
+from tests.upgrades.edited_entity import PARCEL, EditedEntity, follows
 from tests.upgrades.rows import row
 from tests.world import World
 
@@ -205,6 +205,25 @@ async def test_pauses_time_outs_and_the_most_attempts_may_change(entity: EditedE
         else:
             assert await entity.end() == "done"
     assert await entity.failures() == 0
+
+
+@row("`limit`")
+@pytest.mark.parametrize(
+    ("before", "after"), [(effects.Limited, effects.InOtherTimes), (effects.Escalating, effects.Limited)]
+)
+async def test_a_limit_that_is_added_or_removed_withdraws_no_other_attempt_of_a_past_cancel(
+    entity: EditedEntity, before: type, after: type
+) -> None:
+    entity.other.before_replying.shut()
+    async with entity.worker(before):
+        await entity.start()
+        await entity.go()
+        await entity.other.saw("do")
+        await entity.client.cancel(PARCEL, "a", by="ann")
+        await entity.world.until_delivered(PARCEL, "a")
+        entity.other.before_replying.open()
+        assert await entity.end() == "done"
+    assert await follows(after, await entity.histories())
 
 
 @row("effect or look-up renamed")
