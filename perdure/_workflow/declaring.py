@@ -34,8 +34,9 @@ def check_handlers(cls: type[Any], base: type[Any]) -> None:
 
 
 def guard_handlers(cls: type[Any]) -> None:
-    """Wrap the author's handlers: an update of an ended run is refused, as those of the base class are, a handler ends
-    if the whole run is left, and a message lets the run look whether it is time for a new one."""
+    """Wrap the author's handlers: an update of an ended run is refused, as those of the base class are, and waits for
+    an end that is being written; a handler ends if the whole run is left; and a message lets the run look whether it is
+    time for a new one."""
     for handler in cls.__dict__.values():
         definition = getattr(handler, "__temporal_signal_definition", None)
         if isinstance(handler, workflow.UpdateMethodMultiParam):
@@ -44,8 +45,8 @@ def guard_handlers(cls: type[Any]) -> None:
             object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
         if definition is None:
             continue
-        if inspect.iscoroutinefunction(definition.fn):
-            answers = isinstance(handler, workflow.UpdateMethodMultiParam)
+        answers = isinstance(handler, workflow.UpdateMethodMultiParam)
+        if answers or inspect.iscoroutinefunction(definition.fn):
             object.__setattr__(definition, "fn", _left(definition.fn, answers))
         else:
             object.__setattr__(definition, "fn", _looks(definition.fn))
@@ -68,7 +69,10 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
         if not answers:
             passed(came_at)
         try:
-            return await handler(self, *given)
+            if answers:  # an end may be under way that the database refuses
+                await self._perdure.transitions.until_open()
+            result = handler(self, *given)
+            return await result if inspect.isawaitable(result) else result
         except (Leave, BaseExceptionGroup) as error:
             reason = reason_of(error)
             self._perdure.left_by(reason)
@@ -82,7 +86,7 @@ def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None)
     @functools.wraps(handler)
     def check(self: Any, *given: Any) -> None:
         run = self._perdure.run
-        if run.final or run.overtaken:
+        if run.overtaken or (run.final and not self._perdure.transitions.ending):
             refuse_if_over(run)
         if validator is not None:
             validator(self, *given)

@@ -17,6 +17,9 @@ class Transitions:
 
     Args:
         settle_doubts: settles the doubts that `run` has not come back to.
+
+    Attributes:
+        ending: whether an end is being written, which may not be made.
     """
 
     def __init__(
@@ -26,8 +29,7 @@ class Transitions:
         self._recorder = recorder
         self._waiter = waiter
         self._settle_doubts = settle_doubts
-        self._ending = False
-        """Whether an end is being written, which may not be made."""
+        self.ending = False
 
     async def enter(self, state: str, why: str | None = None) -> bool:
         """Move the mirror to `state`; see `Lifecycle.enter`. Returns whether no earlier run can have done that."""
@@ -45,7 +47,7 @@ class Transitions:
         Raises:
             Overtaken: the entity has ended, and not in `state`. The database may have lost that end since.
         """
-        await self._waiter.quiet(lambda: not self._ending)
+        await self._waiter.quiet(lambda: not self.ending)
         if self._run.final and state != self._run.state:
             raise Overtaken(self._run.state)
 
@@ -82,11 +84,11 @@ class Transitions:
             if checked:
                 self._run.check_move(self._run.state, state)
             self._recorder.show(state, why)
-            self._ending = self._run.final
+            self.ending = self._run.final
             try:
                 answer = await self._recorder.move(state, why, by)
             finally:
-                self._ending = False
+                self.ending = False
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -30,6 +31,7 @@ class Kept(BaseModel):
     """The snapshot."""
 
     received: list[str]
+    updated: list[str]
 
 
 @workflow.defn(name="saving", sandboxed=False)
@@ -40,6 +42,7 @@ class Saving(Lifecycle[str, Spot]):
 
     def __init__(self) -> None:
         self.received: list[str] = []
+        self.updated: list[str] = []
 
     @workflow.run
     async def run(self, given: str) -> None:
@@ -63,9 +66,14 @@ class Saving(Lifecycle[str, Spot]):
         """A message."""
         await self.enter(Spot.TURN)
 
+    @workflow.update
+    def append(self, text: str) -> None:
+        """A message that waits for an answer."""
+        self.updated.append(text)
+
     def snapshot(self) -> Kept:
         """See the class."""
-        return Kept(received=self.received)
+        return Kept(received=self.received, updated=self.updated)
 
 
 DOUBT = Scenario(
@@ -99,3 +107,14 @@ def test_a_state_that_a_handler_enters_beside_a_refused_end_may_not_lead_to_that
     moves = [each.state for each in world.database.moves(Entity("saving", "1"))]
     assert moves[-1] == "turn"
     assert "over" not in moves
+
+
+def test_an_update_beside_a_refused_end_is_handled_after_it() -> None:
+    explorer = of_lifecycle(Saving, "x", {CHARGE: "ok"}, (NOTE,), ())
+    explorer.subject = replace(explorer.subject, secret="a subject with updates")
+    first, message, second = DOUBT.events
+
+    world = explorer.world(replace(DOUBT, events=(first, message, replace(second, what="update"))))
+
+    assert world.findings == []
+    assert world.database.store.snapshot("saving", "1") == {"received": ["message 1"], "updated": ["update 1"]}
