@@ -11,6 +11,7 @@ from temporalio import workflow
 
 from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
+from perdure.contracts.dumping import dump
 from perdure.contracts.effects import Effect, Lookup, contract_of, first_problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit, limits_of
@@ -177,7 +178,7 @@ def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: boo
     try:
         if sealing:
             return sealed_data(lifecycle.input, given)
-        return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json")
+        return dump(lifecycle.input.serializer, lifecycle.input.validate_python(given))
     except ValueError as error:
         raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {first_problem(error)}") from None
 

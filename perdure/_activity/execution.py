@@ -25,6 +25,7 @@ from perdure._text.privacy import describe, format_error
 from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_clock
+from perdure.contracts.dumping import dump
 from perdure.contracts.effects import Effect, Lookup, first_problem
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import EffectStatus, InDoubt, NotDone, Refused
@@ -410,8 +411,9 @@ def _dumped(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], retu
 
     Raises:
         TooLarge: it is nested too deep to be read back.
+        InvalidInput: JSON does not have one of its numbers.
     """
-    data = contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
+    data = dump(contract.receipt.serializer, returned, context=SEALING, warnings=False)
     if is_too_deep(data):
         raise TooLarge(f"what {contract.name} returned {TOO_DEEP}")
     return data

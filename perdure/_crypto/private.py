@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, S
 
 from perdure._crypto import keyring
 from perdure._crypto.sealed import MARK, bound_entity, field_of, seal, unseal
+from perdure.contracts.dumping import dump
 from perdure.contracts.keys import Entity
 from perdure.errors import NotHere, UnknownKey, Unopenable
 
@@ -223,8 +224,9 @@ def sealed_data(adapter: TypeAdapter[Any], given: Any) -> Any:
 
     Raises:
         ValidationError: the data does not fit, or a text in it was sealed for another entity or field.
+        InvalidInput: JSON does not have one of its numbers.
     """
-    data = adapter.dump_python(adapter.validate_python(given), mode="json", context=SEALING)
+    data = dump(adapter.serializer, adapter.validate_python(given), context=SEALING)
     if MARK in (text := json.dumps(data)):  # Pydantic does not validate the instance of a model again
         adapter.validate_json(text, context=CHECKING)
     return data

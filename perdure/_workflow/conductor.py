@@ -27,6 +27,7 @@ from perdure._workflow.run_state import RunState
 from perdure._workflow.stepping import take
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
+from perdure.contracts.dumping import dump
 from perdure.contracts.effects import Effect, first_problem
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Done, NotPerformed
@@ -308,7 +309,7 @@ class Conductor:
 
     async def _write_start(self, given: Any) -> None:
         move = self.recorder.move_to(self.run.state, "started")
-        given = self._author.input.dump_python(given, mode="json")
+        given = dump(self._author.input.serializer, given)
         answer = await self.recorder.write(self.recorder.order(move=move, given=given))
         self.run.effects.take_terms(answer.terms)
 

@@ -17,6 +17,7 @@ from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.leaving import Cancelled
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
+from perdure.contracts.dumping import dump
 from perdure.contracts.outcomes import EffectStatus
 
 In = TypeVar("In")
@@ -82,7 +83,7 @@ class Pauses(Generic[In, Out]):
         if self._confirmed_by is None or not self._record.in_doubt:
             return None
         receipt = self._confirmed_by()
-        return None if receipt is None else self._record.effect.receipt.dump_python(receipt, mode="json")
+        return None if receipt is None else dump(self._record.effect.receipt.serializer, receipt)
 
     async def read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
         """Read the fence, with all outcomes that came in."""

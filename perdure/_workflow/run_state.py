@@ -16,9 +16,10 @@ from perdure._workflow.arriving import is_ahead
 from perdure._workflow.author import Author
 from perdure._workflow.leaving import fail, in_handler
 from perdure._workflow.ledger import Ledger
+from perdure.contracts.dumping import dump
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
-from perdure.errors import DeclarationError, InvalidEntity, NotThisDatabase
+from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotThisDatabase
 
 CYCLES_ARE_NO_PROGRESS = "perdure: to enter a state of a cycle shows no progress"
 
@@ -402,12 +403,21 @@ class RunState:
 
     def kept(self, author: Author) -> tuple[Any, int]:
         """The snapshot, and the last message that it holds. Without a snapshot, all messages would be delivered
-        again."""
+        again.
+
+        Raises:
+            InvalidInput: JSON does not have one of the snapshot's numbers.
+        """
         taken: BaseModel | None = None
         # A message may come before `run` has added what it restores: the author's snapshot is not whole until then.
         if self.restored_well or (self.begun and not self.standstill.stands):
             taken = author.snapshot()
-        return (self.restored, 0) if taken is None else (taken.model_dump(mode="json"), self.last_message)
+        if taken is None:
+            return self.restored, 0
+        try:
+            return dump(taken.__pydantic_serializer__, taken), self.last_message
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.entity}: the snapshot can't be kept: {error}") from None
 
     def remembered(self) -> Any:
         """The data beside the snapshot for a run that continues from the mirror's record; None = nothing."""

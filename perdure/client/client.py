@@ -337,7 +337,7 @@ class Client:
         from perdure.client.asking import settling
 
         with bound_to(entity_of(lifecycle, entity_id)):
-            receipt = to_jsonable_python(receipt, context=SEALING)
+            receipt = to_jsonable_python(receipt, inf_nan_mode="constants", context=SEALING)
         resolution = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:

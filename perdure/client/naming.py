@@ -107,7 +107,7 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
     adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
     try:
         return sealed_data(adapter, payload)
-    except ValidationError as error:
+    except (ValidationError, InvalidInput) as error:
         from perdure.contracts.effects import first_problem
 
         raise InvalidInput(f"{entity}: the payload of {name!r} does not fit: {first_problem(error)}") from None

@@ -29,6 +29,7 @@ from typing import (
 from pydantic import TypeAdapter, ValidationError
 
 from perdure._text.privacy import describe_invalid, reason
+from perdure.contracts.dumping import dump
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
@@ -137,10 +138,10 @@ class _Contract(Generic[In, Out]):
         """`value` as JSON data.
 
         Raises:
-            InvalidInput: the value does not fit the declared type.
+            InvalidInput: the value does not fit the declared type, or JSON has no such number.
         """
         try:
-            return self.input.dump_python(self.input.validate_python(value), mode="json")
+            return dump(self.input.serializer, self.input.validate_python(value))
         except (ValidationError, ValueError) as error:
             raise InvalidInput(
                 f"{self.name}: the input does not fit {self._types[0]}: {first_problem(error)}"

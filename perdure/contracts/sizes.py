@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from perdure.contracts.dumping import NO_NUMBER, no_number_in
 from perdure.errors import InvalidInput
 
 LARGEST = 2_000_000
@@ -48,10 +49,14 @@ def is_too_deep(data: Any) -> bool:
 
 
 def unfit(data: Any, largest: int) -> str | None:
-    """Why JSON data cannot be kept: it has more bytes than `largest`, or is nested too deep. None if it can."""
+    """Why JSON data cannot be kept: it has more bytes than `largest`, is nested too deep, or has a number that
+    JSON does not have. None if it can."""
     if (size := size_of(data)) > largest:
         return f"has {size} bytes, and may have {largest}: {ELSEWHERE}"
-    return TOO_DEEP if is_too_deep(data) else None
+    if is_too_deep(data):
+        return TOO_DEEP
+    place = no_number_in(data, data)
+    return place and f"can't be kept: {place} {NO_NUMBER}"
 
 
 def parsed(text: str | None) -> Any:

@@ -17,6 +17,7 @@ from perdure._wire.writes import EffectView, Fence, FenceOp, Write
 from perdure._workflow.calling import BOOKKEEPING, NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.leaving import to_its_end
+from perdure.contracts.dumping import dump
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import EffectStatus
@@ -105,7 +106,7 @@ class _Performance(Generic[In, Out]):
     def __init__(self, effect: Effect[In, Out], given: In, key: Key, slot: str, expires_at: datetime | None) -> None:
         self.stops = False
         self._effect = effect
-        self._given = effect.input.dump_python(given, mode="json")
+        self._given = dump(effect.input.serializer, given)
         self._key = key
         self._slot = slot
         self._expires_at = expires_at

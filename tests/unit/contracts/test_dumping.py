@@ -1,0 +1,87 @@
+"""A number that JSON does not have is refused with its place, in place of the null that Pydantic would write."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from perdure import Attempt, Effect, Entity, Repeat, Step
+from perdure.client.naming import input_text
+from perdure.contracts.attempt import boot_clock
+from perdure.contracts.keys import Key
+from perdure.errors import InvalidInput
+from tests.apps.numbers import Measured, Numbers
+
+
+class Loose(BaseModel):
+    """Takes None where it takes a number."""
+
+    price: float | None = None
+    rows: list[dict[str, Any]] = []
+
+
+class AsText(BaseModel):
+    """Its author has chosen text for such numbers."""
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    price: float
+
+
+class AsConstant(BaseModel):
+    """PostgreSQL has no such constants."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    price: float
+
+
+def effect(kind: Any) -> Effect[Any, None]:
+    """An effect with this input."""
+    return Effect[kind, None]("pay", timeout=timedelta(seconds=5), doubt=Repeat())
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize(
+    ("kind", "given", "place"),
+    [
+        (float, lambda number: number, "the whole"),
+        (Loose, lambda number: Loose(price=number), "price"),
+        (Loose, lambda number: Loose(rows=[{}, {"due": number, "a b": 1}]), "rows.1.due"),
+        (dict[str, Any], lambda number: {"a": ({"no name": number},)}, r"a.0.\*"),
+        (Any, lambda number: number, "the whole"),
+        (AsConstant, lambda number: AsConstant(price=number), "price"),
+    ],
+)
+def test_an_input_with_a_number_that_json_does_not_have_is_refused(
+    kind: Any, given: Any, place: str, number: float
+) -> None:
+    with pytest.raises(InvalidInput, match=f"^pay: .*: {place} is Infinity or NaN, which JSON does not have: give "):
+        effect(kind).dump_input(given(number))
+    with pytest.raises(InvalidInput, match=f"{place} is Infinity or NaN"):
+        Step[kind, None]("count").dump_input(given(number))
+
+
+def test_a_type_that_writes_such_a_number_as_text_keeps_it() -> None:
+    pay = effect(AsText)
+    data = pay.dump_input(AsText(price=math.inf))
+    assert data == {"price": "Infinity"}
+    assert pay.input.validate_python(data) == AsText(price=math.inf)
+
+
+def test_the_input_of_a_start_is_refused_where_its_type_leaves_the_number_open() -> None:
+    with pytest.raises(InvalidInput, match=r"^numbers: .*: more is Infinity or NaN"):
+        input_text(Entity("numbers", "a"), Numbers, Measured(what="", more=math.nan))
+
+
+async def test_progress_and_lookup_hints_with_such_a_number_are_refused() -> None:
+    key = Key.of(Entity("numbers", "a"), "pay")
+    attempt = Attempt(key, number=1, first_at=None, ends_at=boot_clock() + 60)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"the progress can't be kept: at.0 is Infinity or NaN"):
+        attempt.heartbeat({"at": [math.nan]})
+    with pytest.raises(InvalidInput, match="the lookup_hint can't be kept: the whole is Infinity or NaN"):
+        await attempt.note(math.inf)
