@@ -6,9 +6,10 @@ Workflows import contracts. Bodies are bound to them in other files, so a contra
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import cached_property
 from types import NoneType
@@ -22,6 +23,7 @@ from typing import (
     TypeVar,
     Unpack,
     get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
@@ -417,6 +419,35 @@ def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> N
 def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Lookup[Any, Any] | None:
     """The contract to which `body` is bound, or None."""
     return getattr(body, CONTRACT_MARK, None)
+
+
+def check_async(contract: _Contract[Any, Any], body: Callable[..., Any]) -> None:
+    """Refuse a body that is not async: its call would happen, and its result could not be awaited.
+
+    A function passes that has no return type, or a decorator, because it may return a coroutine.
+
+    Raises:
+        DeclarationError: the body is declared to return its result, and no coroutine.
+    """
+    function = body
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    if inspect.iscoroutinefunction(function) or hasattr(function, "__wrapped__"):
+        return
+    try:
+        returned = get_type_hints(function).get("return", Any)
+    except (NameError, TypeError):
+        return
+    kind = get_origin(returned) or returned
+    if kind in (Any, object) or isinstance(kind, TypeVar) or (isinstance(kind, type) and issubclass(kind, Awaitable)):
+        return
+    where = f"{function.__module__}.{function.__qualname__}"
+    raise DeclarationError(
+        f"{contract!r}: {where} is not async: write `async def`, with `await asyncio.to_thread(...)` around work that "
+        "blocks"
+    )
 
 
 def _mark(body: Body, contract: _Contract[Any, Any]) -> Body:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -190,6 +191,39 @@ class TestApp:
 
         with pytest.raises(DeclarationError, match="loose is bound to no contract"):
             App([RepeatBooking], [loose])
+
+    def test_a_body_that_is_not_async_is_refused(self) -> None:
+        def blocking(booking: Booking, attempt: Attempt) -> Ticket:
+            return Ticket(number=1)
+
+        class Called:
+            def __call__(self, booking: Booking, attempt: Attempt) -> Ticket:
+                return Ticket(number=1)
+
+        for body in (blocking, functools.partial(blocking), Called()):
+            REGULAR["repeat"].performs(body)  # type: ignore[arg-type]
+            with pytest.raises(
+                DeclarationError, match=r"Effect\('do-repeat'\): .*(blocking|__call__) is not async: write `async def`"
+            ):
+                App([RepeatBooking], [body])
+
+    def test_a_body_that_returns_a_coroutine_is_taken(self) -> None:
+        async def book(booking: Booking, attempt: Attempt) -> Ticket:
+            return Ticket(number=1)
+
+        def passes(booking: Booking, attempt: Attempt) -> Coroutine[Any, Any, Ticket]:
+            return book(booking, attempt)
+
+        @functools.wraps(passes)
+        def decorated(*given: Any) -> Any:
+            return passes(*given)
+
+        class Called:
+            async def __call__(self, booking: Booking, attempt: Attempt) -> Ticket:
+                return await book(booking, attempt)
+
+        for body in (book, functools.partial(book), passes, decorated, Called(), lambda *given: book(*given)):
+            assert App([RepeatBooking], [REGULAR["repeat"].performs(body)]).bodies["do-repeat"][1] is body
 
     def test_a_body_that_nobody_needs_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match="performs 'do-escalate', which no lifecycle of this app declares"):
