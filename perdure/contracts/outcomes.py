@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from perdure.contracts.spans import LONGEST
 from perdure.errors import PerdureError
 
 Out = TypeVar("Out", covariant=True)
@@ -48,7 +49,7 @@ class NotDone(PerdureError):
 
     Args:
         why: one line for the operator; no personal data. An exception counts as its text.
-        retry_after: pause that the other side requests; a number counts as seconds.
+        retry_after: pause that the other side requests; a number counts as seconds, and NaN or a negative one as none.
         counts: False = the body asked nobody, for example because no place was free, and
             `RetryPolicy.maximum_attempts` does not count the attempt.
 
@@ -62,7 +63,8 @@ class NotDone(PerdureError):
         super().__init__(str(why))
         self.why: str = str(why)
         if isinstance(retry_after, (int, float)):
-            retry_after = timedelta(seconds=retry_after)
+            # An error here would make a definite *no* a doubt. NaN is not at least 0 either.
+            retry_after = timedelta(seconds=min(retry_after, LONGEST.total_seconds())) if retry_after >= 0 else None
         self.retry_after: timedelta | None = retry_after
         self.counts = counts
 

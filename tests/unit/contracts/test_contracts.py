@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
 import pickle
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -17,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter
 from perdure import App, AskFirst, Attempt, Dedupe, Effect, Escalate, Lookup, LookupContext, Repeat, RetryPolicy, state
 from perdure.contracts.effects import contract_of
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused
+from perdure.contracts.spans import LONGEST
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
@@ -307,3 +309,10 @@ def test_an_outcome_takes_an_exception_for_its_text(outcome: type[NotDone | Refu
 
 def test_a_number_of_seconds_is_a_pause() -> None:
     assert NotDone("busy", retry_after=30).retry_after == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pause"), [(math.inf, LONGEST), (1e300, LONGEST), (math.nan, None), (-math.inf, None), (-1, None)]
+)
+def test_a_number_that_is_no_pause_destroys_no_outcome(seconds: float, pause: timedelta | None) -> None:
+    assert NotDone("busy", retry_after=seconds).retry_after == pause
