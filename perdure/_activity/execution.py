@@ -308,6 +308,8 @@ async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
             # has not left yet.
             await asyncio.wait({calling}, timeout=A_MOMENT)
         if calling.done():
+            if calling.cancelled():  # by the body: a cancel of this execution is raised above
+                raise InDoubt("the body ended with a CancelledError of its own")
             return calling.result()
         stopped = stop.done()
         calling.cancel()

@@ -187,6 +187,18 @@ async def test_a_function_is_called_like_the_body() -> None:
     assert (seen.end, seen.inputs(DO)) == (Way.DONE, [Booking(what="shop")])
 
 
+async def test_a_cancellation_that_a_body_itself_raises_is_an_exception_as_any_other() -> None:
+    async def cancels(booking: Booking, context: Attempt | LookupContext) -> Ticket:
+        inner = asyncio.create_task(asyncio.Event().wait())
+        inner.cancel()
+        await inner
+        return ONE
+
+    seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [cancels], FIND: [cancels, ONE]})
+    assert (seen.calls(DO), seen.calls(FIND), seen.end) == (1, 2, Way.DONE)
+    assert seen.outcomes == {"lookup/1/do-lookup": [DONE]}
+
+
 @pytest.mark.parametrize(("lifecycle", "effect"), [(bookings.LookupBooking, DO), (bookings.LookupInline, DO_INLINE)])
 async def test_a_call_past_the_end_of_the_script_is_named(lifecycle: Any, effect: Any) -> None:
     with pytest.raises(ScriptError) as caught:
