@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pydantic_core import to_json
+
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import NotDone
 from perdure.contracts.sizes import LARGEST_NOTE, unfit
@@ -94,7 +96,7 @@ class Attempt:
         """Store how far the body is, as JSON data. The next automatic heartbeat sends it.
 
         Raises:
-            InvalidInput: the data has more bytes than `LARGEST_NOTE`, or is nested too deep.
+            InvalidInput: it is no JSON data, has more bytes than `LARGEST_NOTE`, or is nested too deep.
         """
         self.latest = _small(self.key, "progress", progress)
 
@@ -102,7 +104,7 @@ class Attempt:
         """Record JSON data that a look-up will need, as soon as you have it.
 
         Raises:
-            InvalidInput: the data has more bytes than `LARGEST_NOTE`, or is nested too deep.
+            InvalidInput: it is no JSON data, has more bytes than `LARGEST_NOTE`, or is nested too deep.
             DatabaseUnavailable: the data could not be recorded. Before the first byte, raise `NotDone` from it: any
                 other exception means in doubt.
         """
@@ -139,6 +141,10 @@ class LookupContext:
 
 
 def _small(key: Key, what: str, value: Any) -> Any:
+    try:
+        to_json(value)
+    except ValueError as error:
+        raise InvalidInput(f"{key}: the {what} is no JSON data: {type(error).__name__}") from None
     if why := unfit(value, LARGEST_NOTE):
         raise InvalidInput(f"{key}: the {what} {why}")
     return value

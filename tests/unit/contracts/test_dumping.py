@@ -85,3 +85,9 @@ async def test_progress_and_lookup_hints_with_such_a_number_are_refused() -> Non
         attempt.heartbeat({"at": [math.nan]})
     with pytest.raises(InvalidInput, match="the lookup_hint can't be kept: the whole is Infinity or NaN"):
         await attempt.note(math.inf)
+    for given in (object(), "\ud800", {"a": [object()]}):
+        with pytest.raises(InvalidInput, match=r"^numbers/a/pay: the progress is no JSON data"):
+            attempt.heartbeat(given)
+        with pytest.raises(InvalidInput, match=r"^numbers/a/pay: the lookup_hint is no JSON data"):
+            await attempt.note(given)
+    assert (attempt.latest, attempt.lookup_hint) == (None, None)
