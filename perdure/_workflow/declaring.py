@@ -14,7 +14,8 @@ from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, reason_of
 from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse_if_over, why_left
-from perdure.contracts.unordered import set_in
+from perdure.contracts.effects import Lookup
+from perdure.contracts.unordered import is_untyped, set_in
 from perdure.errors import DeclarationError, NotNow
 
 _MAY_OVERRIDE = (
@@ -133,11 +134,28 @@ def check_effects(cls: type[Any]) -> None:
     for each in (*cls.effects, *cls.steps):
         _ = each.input, each.receipt
     for effect in cls.effects:
+        if effect.lookup is not None and _takes_none(effect.lookup):
+            raise DeclarationError(
+                f"{cls.__name__}: the receipt of {effect.lookup.name!r} may be None, as for a miss, so "
+                f"it could not find {effect.name!r}, which would be done again: give both another receipt, such as "
+                "`bool`, and return True"
+            )
         if where := set_in(effect.input):
             raise DeclarationError(
                 f"{cls.__name__}: the input of {effect.name!r} holds a set: {where}. Each worker would write it in "
                 "another order, as other bytes: use a list or a tuple"
             )
+
+
+def _takes_none(lookup: Lookup[Any, Any]) -> bool:
+    """Whether a receipt may be None. A type that is left open passes: its values may all be others."""
+    if is_untyped(lookup.receipt):
+        return False
+    try:
+        lookup.receipt.validate_python(None)
+    except ValueError:
+        return False
+    return True
 
 
 def check_if_ended(cls: type[Any]) -> None:
