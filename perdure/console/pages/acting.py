@@ -19,6 +19,7 @@ from perdure.console.page import Page, View
 from perdure.console.pages import acting_on_many
 from perdure.console.roles import Role
 from perdure.console.verbs import RESOLVE, Verb, check_fields, verb_named
+from perdure.errors import NotNow
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,12 @@ class One:
     def final(self) -> bool:
         """Whether it has ended."""
         return self.record.row["final"] is not None
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """What an act must find as the preview showed it: nobody has decided about a later generation or attempt."""
+        shown = {"generation": str(self.record.row["generation"])}
+        return shown | ({"attempts": str(self.doubt.attempts)} if self.doubt else {})
 
     @property
     def following(self) -> dict[str, str]:
@@ -87,6 +94,8 @@ async def _ask_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response
 async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     one = await _one(view, verb, given, Role.SETTLE)
     entity = Name(given["lifecycle"], given["id"]).entity
+    if any(view.form.get(name, value) != value for name, value in one.seen.items()):
+        raise NotNow(f"{entity} was restarted or attempted again since the form was loaded: load it again")
     keys = [one.doubt.key] if verb is RESOLVE and one.doubt else []
     answer = await act_on_one(view, verb, entity, keys, asks_temporal=not (verb is RESOLVE and one.final))
     return view.redirect(

@@ -65,6 +65,49 @@ async def test_a_doubt_is_settled_by_one_of_two_people_who_read_the_page(world: 
         assert await record(world, "ring", "b") == []
 
 
+async def test_an_answer_about_one_attempt_settles_no_later_attempt(world: World) -> None:
+    world.counterparty.replies_to = {"a": [LOST, LOST]}
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.client.start(Ring, "a", Booking())
+        await parked(world, 1)
+        ann, bob = site.browser("ann", "settle"), site.browser("bob", "settle")
+        act = "/act/resolve?lifecycle=ring&id=a&key=ring%2Fa%2Fdo-ring"
+        about_the_first = await bob.form(act, "/act/resolve")
+        await ann.send(act, "/act/resolve", outcome="not_done", note=NOTE)
+
+        async def attempted_again() -> bool:
+            return bool(await world.db.fetchval("select status = 'in_doubt' and attempts = 2 from perdure.effect"))
+
+        await until(attempted_again, "the second attempt is in doubt")
+        await parked(world, 1)
+        late = await bob.http.post("/act/resolve", data={**about_the_first, "outcome": "not_done", "note": NOTE})
+        assert late.status_code == 409, readable(late.text)
+        assert "attempted again since the form was loaded" in readable(late.text)
+        sent = await bob.send(act, "/act/resolve", outcome="done", receipt='{"number": 7}', note=NOTE)
+        assert sent.status_code == 200, readable(sent.text)
+        assert await world.ended("ring", "a") == "done"
+        assert world.counterparty.seen("do", "ring/a/") == 2
+
+
+async def test_a_form_about_one_generation_restarts_no_later_generation(world: World) -> None:
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.client.start(Ring, "a", Booking())
+        await world.ended("ring", "a")
+        ann, bob = site.browser("ann", "settle"), site.browser("bob", "settle")
+        act = "/act/restart?lifecycle=ring&id=a"
+        about_the_first = await bob.form(act, "/act/restart")
+        assert (await ann.send(act, "/act/restart", note="as agreed")).status_code == 200
+
+        async def ended_again() -> bool:
+            row = await world.db.fetchrow("select generation, final from perdure.ident")
+            return row is not None and tuple(row) == (1, "done")
+
+        await until(ended_again, "the second generation ends")
+        late = await bob.http.post("/act/restart", data={**about_the_first, "note": "as agreed"})
+        assert late.status_code == 409, readable(late.text)
+        assert await world.db.fetchval("select generation from perdure.ident") == 1
+
+
 async def test_many_are_settled_after_a_preview_and_those_that_join_later_are_left_alone(world: World) -> None:
     world.counterparty.replies = [dict(LOST) for _ in range(MANY + 1)]
     async with world.worker(app), open_console(world, app=app) as site:
