@@ -20,7 +20,8 @@ _DUE = (
 )
 _REJECTED = "select lifecycle, id, kind, message_id, reason from perdure.rejected"
 _MIRROR = """
-    select i.lifecycle, i.id, i.final, e.state, f.state as finished, t.state as last, t.version as noted, i.version
+    select i.lifecycle, i.id, i.final, e.state, f.state as finished, t.state as last, t.version as shown, i.version,
+        coalesce(i.noted, i.version) as newest
     from perdure.ident i
     left join perdure.entity e using (lifecycle, id)
     left join perdure.finished f on f.lifecycle = i.lifecycle and f.id = i.id and f.generation = i.generation
@@ -45,8 +46,8 @@ async def judge_all(world: SqlWorld) -> list[Finding]:
         if row["lifecycle"] != NOWHERE and not unfit:
             found.append(Finding("rejected, and a running build can take it", str(dict(row))))
     for row in await sessions.fetch(_MIRROR, NOWHERE):
-        one = row["final"] == row["finished"] == row["last"] and row["noted"] == row["version"] and row["state"] is None
-        if not one:
+        one = row["final"] == row["finished"] == row["last"] and row["state"] is None
+        if not one or not row["version"] <= row["shown"] <= row["newest"]:
             found.append(Finding("the mirror contradicts itself", str(dict(row))))
     async with sessions.lent() as session:
         for build, app in sorted(world.subject.builds.items()):

@@ -396,3 +396,32 @@ async def test_the_client_reads_a_long_stretch_page_by_page(dsn: str, db: Connec
     seen: Sequence[Event] = [event async for event in Client(pool).feed(wait=False)]
     assert [event.id for event in seen] == [str(each) for each in range(1200)]
     await pool.close()
+
+
+async def test_what_a_person_does_takes_no_version_of_a_write_or_of_a_restart(db: Connection) -> None:
+    """A follower may ignore each version that is not newer than the last one."""
+    await start(db, "a")
+
+    async def write(version: int, state: str, *, final: bool = False) -> None:
+        order = {"lifecycle": "booking", "id": "a", "generation": 0, "version": version, "workflow_id": "booking/a"}
+        order["move"] = {"state": state, "final": final}
+        answer = json.loads(await db.fetchval("select * from perdure.apply_writes($1)", json.dumps([order])))
+        assert (answer["gate"], answer["version"], answer["state"]) == ("open", version, state)
+
+    async def note() -> None:
+        await db.execute(
+            "select perdure.note('booking', 'a', 'ann', 'retry'), perdure.note('booking', 'a', 'ann', 'look')"
+        )
+
+    await write(1_000_000, "sending")
+    await note()
+    await write(1_000_001, "sent")  # the clock of a run stands still during a workflow task
+    await write(1_000_002, "done", final=True)
+    await note()
+    assert await db.fetchval("select perdure.restart('booking', 'a', 'ann', 'once more')") == 1
+    await note()
+    rows = await db.fetch(FEED, None, 100)
+    assert [row["state"] for row in rows if row["made_by"] is None] == ["starting", "sending", "sent", "done"]
+    versions = [row["version"] for row in rows]
+    assert versions == sorted(set(versions))
+    assert [row["generation"] for row in rows] == [0] * 8 + [1] * 3

@@ -10,11 +10,13 @@ declare
     now_at timestamptz := clock_timestamp();
     born timestamptz := (w->>'born')::timestamptz;
     old perdure.entity;
+    shown bigint;
 begin
-    update perdure.ident set version = (w->>'version')::bigint, final = case when is_final then m->>'state' end
-        where lifecycle = l and id = e;
+    update perdure.ident i set version = (w->>'version')::bigint, final = case when is_final then m->>'state' end,
+            noted = case when i.noted >= (w->>'version')::bigint then i.noted + 1 end
+        where i.lifecycle = l and i.id = e returning coalesce(i.noted, i.version) into shown;
     insert into perdure.transition (lifecycle, id, generation, version, state, attention, why, made_by, at)
-        values (l, e, (w->>'generation')::int, (w->>'version')::bigint, m->>'state', m->>'attention', m->>'why', m->>'by', now_at);
+        values (l, e, (w->>'generation')::int, shown, m->>'state', m->>'attention', m->>'why', m->>'by', now_at);
     if is_final then
         delete from perdure.entity where lifecycle = l and id = e returning * into old;
         insert into perdure.finished (lifecycle, id, generation, state, why, input, snapshot, tenant, workflow_id, created_at, finished_at)

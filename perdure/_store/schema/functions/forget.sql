@@ -6,7 +6,7 @@ language plpgsql security definer set search_path = perdure, pg_temp as $$
 declare
     i ident;
     doubtful text;
-    noted bigint;
+    newest bigint;
     part record;
     gone int;
     deleted jsonb := '{}';
@@ -35,8 +35,8 @@ begin
         raise exception 'perdure.forget: whether % happened is not known', quote_literal(doubtful)
             using hint = 'Settle it first (perdure resolve): afterwards nobody could.', errcode = 'object_not_in_prerequisite_state';
     end if;
-    select greatest(i.version, max(t.version)) + 1 into noted from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
-    update ident x set tenant = null where x.lifecycle = i.lifecycle and x.id = i.id;
+    select greatest(i.version, i.noted, max(t.version)) + 1 into newest from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
+    update ident x set tenant = null, noted = newest where x.lifecycle = i.lifecycle and x.id = i.id;
     delete from kept_effect k using effect x where x.lifecycle = i.lifecycle and x.id = i.id and k.key = x.key;
     foreach doubtful in array array['effect', 'message', 'outbox', 'rejected', 'behind', 'finding', 'carried_transition'] loop
         execute format('delete from perdure.%I x where x.lifecycle = $1 and x.id = $2', doubtful) using i.lifecycle, i.id;
@@ -55,6 +55,6 @@ begin
             where m.month = part.month and gone > 0;
     end loop;
     insert into transition (lifecycle, id, generation, version, state, why, made_by)
-        values (i.lifecycle, i.id, i.generation, noted, i.final, 'forgotten', forget.made_by);
+        values (i.lifecycle, i.id, i.generation, newest, i.final, 'forgotten', forget.made_by);
     return deleted;
 end $$;

@@ -5,22 +5,23 @@ language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
 declare
     i ident;
-    noted bigint;
+    newest bigint;
 begin
     if coalesce(made_by, '') = '' or length(made_by) > 200 or length(why) > 2100 then
         raise exception 'perdure.note: made_by % or its note can not be used', coalesce(quote_literal(left(made_by, 60)), 'null')
             using hint = 'Say who, in 1 to 200 characters, and why, in 2000 at most.', errcode = 'invalid_parameter_value';
     end if;
-    -- This lock keeps the entity's entries in order. `ident` itself stays unchanged, because an open run may write the next version.
+    -- This lock keeps the entity's entries in order. Its version stays unchanged, because an open run may write the next one.
     select * into i from ident x where x.lifecycle = note_any.lifecycle and x.id = entity_id for no key update;
     if not found then
         return null;
     end if;
-    select greatest(i.version, max(t.version)) + 1 into noted from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
+    select greatest(i.version, i.noted, max(t.version)) + 1 into newest from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
+    update ident x set noted = newest where x.lifecycle = i.lifecycle and x.id = i.id;
     insert into transition (lifecycle, id, generation, version, state, attention, why, made_by)
-        select i.lifecycle, i.id, i.generation, noted, coalesce(e.state, i.final), e.attention, note_any.why, note_any.made_by
+        select i.lifecycle, i.id, i.generation, newest, coalesce(e.state, i.final), e.attention, note_any.why, note_any.made_by
         from (select) one left join entity e on e.lifecycle = i.lifecycle and e.id = i.id;
-    return noted;
+    return newest;
 end $$;
 
 -- The same act for a role that is limited to lifecycles or tenants, if it has the permission.

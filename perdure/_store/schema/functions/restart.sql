@@ -29,17 +29,17 @@ begin
         raise exception 'perdure.restart: the input of %/% is no longer on record', restart_any.lifecycle, entity_id
             using hint = 'Give it again: input => ...', errcode = 'no_data_found';
     end if;
-    update ident x set generation = i.generation + 1, version = i.version + 1, final = null
-        where x.lifecycle = restart_any.lifecycle and x.id = entity_id;
+    update ident x set generation = i.generation + 1, version = coalesce(i.noted, i.version) + 1, noted = null, final = null
+        where x.lifecycle = restart_any.lifecycle and x.id = entity_id returning * into i;
     delete from behind b where b.lifecycle = restart_any.lifecycle and b.id = entity_id; -- the last generation's
     insert into entity (lifecycle, id, generation, state, input, tenant)
-        values (restart_any.lifecycle, entity_id, i.generation + 1, 'starting', coalesce(restart_any.input, last.input),
+        values (restart_any.lifecycle, entity_id, i.generation, 'starting', coalesce(restart_any.input, last.input),
             coalesce(i.tenant, last.tenant));
     insert into transition (lifecycle, id, generation, version, state, why, made_by)
-        values (restart_any.lifecycle, entity_id, i.generation + 1, i.version + 1, 'starting', note, restart_any.made_by);
+        values (restart_any.lifecycle, entity_id, i.generation, i.version, 'starting', note, restart_any.made_by);
     insert into outbox (lifecycle, id, generation, kind, traceparent)
-        values (restart_any.lifecycle, entity_id, i.generation + 1, 'start', checked_traceparent(restart_any.traceparent));
-    return i.generation + 1;
+        values (restart_any.lifecycle, entity_id, i.generation, 'start', checked_traceparent(restart_any.traceparent));
+    return i.generation;
 end $$;
 
 -- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
