@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -81,8 +80,8 @@ class Presence:
     async def leave(self, pool: Pool) -> None:
         """Note that this relay has stopped. Its names count as known as long as those of one that was killed."""
         self.noted_at = -inf
-        async with asyncio.timeout(1), pool.acquire() as connection:
-            await connection.execute(query("relay_gone"), self.id)
+        async with pool.acquire(timeout=1) as connection:
+            await connection.execute(query("relay_gone"), self.id, timeout=1)
 
     async def _look_for_unknown_names(self, connection: Connection) -> None:
         for row in await connection.fetch(shared("unknown_names")):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from perdure._pulse import Pulse
 from perdure._services.service import Service
+
+STOP = 3.0
+"""Seconds that a stop waits for all services together, which may wait for a server that gives no answer. What is left
+ends with the pool of its connections."""
 
 
 class Services:
@@ -11,6 +17,7 @@ class Services:
 
     def __init__(self) -> None:
         self._running: list[Service] = []
+        self._stopping: set[asyncio.Task[None]] = set()
 
     @property
     def pulses(self) -> list[Pulse]:
@@ -24,10 +31,14 @@ class Services:
             await service.start()
 
     async def stop(self) -> None:
-        """Stop all running services, in the order of their start."""
-        services, self._running = self._running, []
-        for service in services:
-            await service.stop()
+        """Stop all running services at once. A second call waits for those that the first one stops."""
+        self._stopping |= {asyncio.create_task(service.stop()) for service in self._running}
+        self._running = []
+        if self._stopping:
+            stopped, _ = await asyncio.wait(self._stopping, timeout=STOP)
+            self._stopping = set()
+            for each in stopped:
+                each.result()
 
     def nudge(self) -> None:
         """Let all services try again now, because writes are possible again."""

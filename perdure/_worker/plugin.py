@@ -239,17 +239,21 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             self._follower.nudge()
 
     async def stop_services(self) -> None:
-        """Stop relay, follower and gauges. Do this first when a worker stops, so that it begins nothing new."""
+        """Stop relay, follower and gauges. Begin with this when a worker stops, so that it begins nothing new."""
         self.health.stops()
         await self._services.stop()
 
     async def _show_the_last(self) -> None:
         """Show states that were entered while the worker stopped, so that they need not wait for another worker."""
         if self._follower is not None:
-            with suppress(*EXPECTED_ERRORS):
-                async with asyncio.timeout(_LAST_LOOK):
-                    while await self._follower.once():
-                        pass
+            showing = asyncio.create_task(self._follow(self._follower))
+            await asyncio.wait({showing}, timeout=_LAST_LOOK)
+            showing.cancel()  # and not awaited: its connection is closed next
+
+    async def _follow(self, follower: Follower) -> None:
+        with suppress(*EXPECTED_ERRORS):
+            while await follower.once():
+                pass
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """See base class."""

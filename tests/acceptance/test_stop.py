@@ -18,6 +18,7 @@ from temporalio.api.enums.v1 import TimeoutType
 
 from infra.certificates import self_signed
 from perdure.contracts import EffectStatus
+from perdure.testing.proxy import proxied
 from tests.acceptance.bookings import (
     LOOKUPS,
     PARKED,
@@ -131,6 +132,28 @@ async def test_a_stop_with_a_server_gone_is_a_stop_and_loses_nothing(mortal: Wor
         await mortal.ended(kind, kind)
     await every_record_says_done(mortal)
     assert sends(mortal.counterparty) == mortal.counterparty.accepted == {key(kind): 1 for kind in LOOKUPS}
+
+
+async def test_the_grace_time_begins_at_once_while_postgresql_is_silent(world: World) -> None:
+    world.counterparty.before_replying.shut()
+    loop = asyncio.get_running_loop()
+    async with proxied(world.postgres.port) as proxy:
+        worker = await world.spawn(
+            PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2",
+            PERDURE_DATABASE_URL=world.dsn.replace(f":{world.postgres.port}/", f":{proxy.port}/"),
+            BOOKING_TIMEOUT="100",
+        )
+        await commit_bookings(world, PARKED)
+        await world.counterparty.has_accepted(len(PARKED))
+        proxy.freeze(new_ones=True)
+        await world.until(lambda: "PostgreSQL does not answer" in worker.text(), "a service that waits in vain")
+        worker.send(signal.SIGTERM)
+        began = loop.time()
+        stopped = "the worker stopped in the middle"
+        await world.until(lambda: worker.text().count(stopped) >= len(PARKED), "the end of the grace time")
+        assert loop.time() - began < 5
+        assert await worker.gone() == 0
+        assert loop.time() - began < 15
 
 
 async def test_a_stop_during_start_up_is_a_stop(world: World) -> None:
