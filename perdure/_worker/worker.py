@@ -170,6 +170,8 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
         timeout=config.graceful_shutdown_timeout + REPORTING + 2,
     )
     log_event(log, "stopped" if running.done() else "stopped without an answer from Temporal or PostgreSQL")
+    running.cancel()  # if Temporal gives no answer, so that the app's lifespan ends
+    await asyncio.wait({running}, timeout=2)
 
 
 def new_worker(client: Client, config: Settings) -> Worker:

@@ -65,8 +65,13 @@ def _run(app: str, until_stopped: Callable[[App, Settings], Coroutine[Any, Any, 
     stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)
+
+    async def to_the_end(found: App) -> None:
+        await until_stopped(found, config)
+        leave(0)  # before asyncio.run, which would wait for the thread of a body
+
     try:
-        asyncio.run(until_stopped(load_app(app), config))
+        asyncio.run(to_the_end(load_app(app)))
     except Exception as error:
         if config.log == "text":
             raise

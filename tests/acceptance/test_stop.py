@@ -29,6 +29,7 @@ from tests.acceptance.bookings import (
     sends,
     settle_parked,
 )
+from tests.apps import threaded
 from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 
@@ -154,6 +155,16 @@ async def test_the_grace_time_begins_at_once_while_postgresql_is_silent(world: W
         assert loop.time() - began < 5
         assert await worker.gone() == 0
         assert loop.time() - began < 15
+
+
+@pytest.mark.world(threaded.app)
+async def test_the_thread_of_a_body_does_not_outlast_the_grace_time(world: World) -> None:
+    worker = await world.spawn("tests.apps.threaded:app", PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2")
+    await world.client.start("printing", "a", None)
+    await world.until(lambda: "the thread runs" in worker.text(), "the body's thread")
+    worker.send(signal.SIGTERM)
+    assert await worker.gone(within=60) == 0
+    assert await statuses(world) == {"printing": "in_doubt"}
 
 
 async def test_a_stop_during_start_up_is_a_stop(world: World) -> None:
