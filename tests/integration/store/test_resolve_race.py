@@ -37,3 +37,16 @@ async def test_a_done_that_is_about_to_be_committed_is_not_overwritten(
     finally:
         await settling.close()
     assert await db.fetchval("select status from perdure.effect") == "done"
+
+
+async def test_nobody_can_say_not_done_of_an_ended_entity_while_the_call_may_be_under_way(
+    db: Connection, store: PostgresStore
+) -> None:
+    await written(store, a_begin("a", 1, in_flight=3600.0))
+    await written(store, a_move("a", 2, "expired", final=True))
+    await db.execute("update perdure.effect set deadline = '2100-01-01 00:00:00+00'")
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="under way until 2100-01-01 00:00:01 UTC"):
+        await db.fetchval(SETTLE)
+    assert await db.fetchval("select status from perdure.effect") != "not_done"
+    await db.execute("update perdure.effect set deadline = clock_timestamp()")
+    assert await db.fetchval(SETTLE) == "not_done"

@@ -27,6 +27,11 @@ begin
         raise exception 'perdure.resolve: % is no outcome', coalesce(quote_literal(outcome), 'null')
             using hint = 'Say done, not_done or abandoned.', errcode = 'invalid_parameter_value';
     end if;
+    if outcome = 'not_done' and clock_timestamp() < e.deadline then
+        raise exception 'perdure.resolve: an attempt of % may be under way until %', e.key,
+            to_char(date_trunc('second', e.deadline at time zone 'UTC') + interval '1 s', 'YYYY-MM-DD HH24:MI:SS "UTC"')
+            using hint = 'Say not_done after that time.', errcode = 'object_not_in_prerequisite_state';
+    end if;
     update effect x set status = outcome, receipt = coalesce(resolve_any.receipt, x.receipt), why = note, settled_by = made_by
         where x.key = e.key returning * into e;
     perform note_effect(i, e);
