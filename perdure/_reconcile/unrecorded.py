@@ -1,4 +1,4 @@
-"""UNRECORDED, OUTLIVED: open workflows that are missing in the database, or whose entity is finished.
+"""UNRECORDED, OUTLIVED: open workflows whose record is missing or has no input, or whose entity is finished.
 
 Visibility gives hints: `describe` confirms each workflow, and a signal lets it mirror its state again. The run writes
 the row anew, or ends if its entity is over. A run that does neither needs a person.
@@ -22,7 +22,7 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.writing import fetch
 from perdure._services.runs import generation_of, present_run
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
-from perdure._store.sql import queries, shared
+from perdure._store.sql import queries
 from perdure._wire.names import MIRROR
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import workflow_prefix
@@ -47,12 +47,13 @@ class Discrepancy:
     kind: Kind
     entity: Entity
     handle: WorkflowHandle[object, object]
+    has_row: bool
 
     @classmethod
-    def of(cls, context: Context, kind: Kind, entity: Entity, run_id: str | None) -> Discrepancy:
+    def of(cls, context: Context, kind: Kind, entity: Entity, run_id: str | None, *, has_row: bool) -> Discrepancy:
         """Make it with the handle of this one run."""
         handle = context.temporal_client.get_workflow_handle(entity.workflow_id(context.settings.scope), run_id=run_id)
-        return cls(kind, entity, handle)
+        return cls(kind, entity, handle, has_row)
 
 
 async def unrecorded(context: Context, cursor: object, *, patience: float = PATIENCE) -> None:
@@ -109,7 +110,8 @@ async def _compare(context: Context, name: str, runs: dict[str, WorkflowExecutio
             what = f"the open workflow {_prefix(context, name)}{row['id']} can't be an entity's: {error}"
             await context.findings.report(UNRECORDED, None, what, "Terminate it in Temporal.", about=row["id"][:200])
             continue
-        odd.append(Discrepancy.of(context, kind, entity, runs[row["id"]].run_id))
+        has_row = row["generation"] is not None
+        odd.append(Discrepancy.of(context, kind, entity, runs[row["id"]].run_id, has_row=has_row))
     signalled = [
         each for each, yes in zip(odd, await _at_once([_signal(context, each) for each in odd]), strict=True) if yes
     ]
@@ -123,8 +125,9 @@ async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
         return OUTLIVED if row["since"] is None else None  # else it may be about to close
     if row["generation"] > 0:
         generation = await generation_of(run)
-        return OUTLIVED if generation is not None and generation < row["generation"] else None
-    return None
+        if generation != row["generation"]:
+            return OUTLIVED if generation is not None and generation < row["generation"] else None
+    return UNRECORDED if row["lost"] else None
 
 
 def _prefix(context: Context, name: str) -> str:
@@ -138,7 +141,7 @@ async def _signal(context: Context, odd: Discrepancy) -> bool:
     if description is None:
         return False
     generation = await generation_of(description)
-    if odd.kind is OUTLIVED and generation is not None and generation > odd.entity.generation:
+    if odd.has_row and generation is not None and generation > odd.entity.generation:
         return False  # the database was restored to a time before the restart
     try:
         await odd.handle.signal(MIRROR, context.by, rpc_timeout=_RPC)
@@ -172,7 +175,7 @@ async def _check_followed(context: Context, signalled: Sequence[Discrepancy], pa
 
 
 _MENDED = {
-    UNRECORDED.name: "its workflow was open, and it had no row: the run has written it anew",
+    UNRECORDED.name: "its workflow was open, and its row was missing or incomplete: the run has written it anew",
     OUTLIVED.name: "it was finished, and its workflow still open: the run has ended",
 }
 
@@ -180,7 +183,8 @@ _MENDED = {
 async def _follows(context: Context, odd: Discrepancy) -> bool:
     if odd.kind is OUTLIVED:
         return await _described(odd.handle) is None
-    return await context.pool.fetchrow(shared("identity"), odd.entity.lifecycle, odd.entity.id) is not None
+    (row,) = await fetch(context, query("recorded"), odd.entity.lifecycle, [odd.entity.id], context.younger_than)
+    return row["generation"] is not None and not row["lost"]
 
 
 async def _report(context: Context, odd: Discrepancy) -> None:
@@ -189,7 +193,7 @@ async def _report(context: Context, odd: Discrepancy) -> None:
         return
     task = description.raw_description.pending_workflow_task
     why = f"its task has failed {task.attempt} times" if task.attempt > 1 else "no worker takes its task"
-    has = "has no row" if odd.kind is UNRECORDED else "is finished"
+    has = "is finished" if odd.kind is OUTLIVED else "has a row without its input" if odd.has_row else "has no row"
     shown = shlex.join(["temporal", "workflow", "show", "--workflow-id", odd.handle.id])
     await context.findings.report(
         odd.kind,

@@ -12,6 +12,7 @@ from perdure import Entity
 from perdure._reconcile import unrecorded as module
 from perdure._reconcile.unrecorded import unrecorded
 from perdure._wire.carried import CARRIED
+from perdure._wire.writes import Move, Write
 from tests.apps.bodies import app
 from tests.integration.reconcile.reconciling import Reconciling
 from tests.world import World
@@ -52,6 +53,33 @@ async def test_each_open_workflow_gets_its_row_back_or_ends(
             assert await _is(world, each, WorkflowExecutionStatus.COMPLETED)
         assert await world.states("counter", "well") == before
         await world.until(lambda: _listed(world, 3), "visibility knows which ones have ended")
+        assert await parts.run(unrecorded) == []
+
+
+async def test_a_row_that_a_run_made_anew_after_a_restore_gets_its_input_back(world: World, parts: Reconciling) -> None:
+    async with world.worker(app):
+        await _counting(world, "written", "fenced")
+        born = await world.db.fetchval("select created_at from perdure.entity where id = 'written'")
+        for table in ("ident", "entity", "transition"):
+            await world.db.execute(f"delete from perdure.{table}")
+        await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
+        await world.db.execute("insert into perdure.ident (lifecycle, id) values ('counter', 'fenced')")
+        moved = Write(
+            lifecycle="counter",
+            id="written",
+            generation=0,
+            version=1,
+            workflow_id=f"{world.scope}:counter/written",
+            move=Move(state="counting"),
+            born=born,
+        )
+        await world.db.execute("select perdure.apply_write($1::jsonb)", moved.model_dump_json(exclude_none=True))
+        assert await parts.run(unrecorded) == [("unrecorded", "fenced", True), ("unrecorded", "written", True)]
+        for each in ("written", "fenced"):
+            given = await world.db.fetchval("select input from perdure.entity where id = $1", each)
+            assert json.loads(given) == {"total": 0, "runs": 0}
+        await world.db.execute("delete from perdure.finding")
+        await world.db.execute("update perdure.entity set input = null")  # as that of a lifecycle whose input is null
         assert await parts.run(unrecorded) == []
 
 
