@@ -121,6 +121,13 @@ async def rejected_by_entity(
     return [(row["lifecycle"], row["id"], row["seqs"]) for row in rows]
 
 
+async def starts_last(connection: Connection, seqs: Sequence[int]) -> list[int]:
+    """The order in which to drop these: the drop of a start deletes the rejected messages of its entity."""
+    starts = await connection.fetch("select seq from perdure.rejected where kind = 'start' and seq = any($1)", seqs)
+    last = {row["seq"] for row in starts}
+    return sorted(seqs, key=lambda seq: seq in last)
+
+
 async def retry_rejected(pool: Pool, seq: int, asked: OperatorRequest, corrected: str | None = None) -> str:
     """Deliver it again: a start, or a message as the last of its entity's. Returns its kind.
 

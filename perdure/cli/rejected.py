@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from perdure._operations.rejected import Rejected, RejectedSelection, drop_rejected, retry_rejected, select_rejected
+from perdure._operations.rejected import (
+    Rejected,
+    RejectedSelection,
+    drop_rejected,
+    retry_rejected,
+    select_rejected,
+    starts_last,
+)
 from perdure._operations.selection import check_lifecycle
 from perdure._store.postgres import Pool
 from perdure._text.shown import one_line
@@ -103,7 +110,8 @@ def drop(
     """
     asked = request(by, note)
     if chosen := _chosen("drop", seqs, lifecycle, reason, limit, yes, dry_run):
-        _carry_out("dropped", lambda pool, seq: drop_rejected(pool, seq, asked), chosen, named=bool(seqs))
+        ordered = asyncio.run(_starts_last(chosen))
+        _carry_out("dropped", lambda pool, seq: drop_rejected(pool, seq, asked), ordered, named=bool(seqs))
 
 
 def _chosen(
@@ -131,8 +139,6 @@ def _chosen(
             print_line(one_line(f"{row.seq}  {_entity(row)}  {row.kind}  {row.reason}"))
         return []
     confirm(f"{verb} {len(rows):,} that were rejected", yes)
-    if verb == "drop":  # a start goes last: the drop of it deletes the rejected messages of its entity
-        rows.sort(key=lambda row: row.kind == "start")
     return [row.seq for row in rows]
 
 
@@ -159,6 +165,11 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
             if named:
                 print_line(f"{seq}: {kind} {done}")
     return accepted, failed
+
+
+async def _starts_last(seqs: Sequence[int]) -> list[int]:
+    async with transaction() as connection:
+        return await starts_last(connection, seqs)
 
 
 async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[Rejected]:

@@ -17,6 +17,7 @@ from perdure._operations.rejected import (
     rejected_by_entity,
     retry_rejected,
     select_rejected,
+    starts_last,
 )
 from perdure._store.schema import Connection
 from perdure.console.jobs import Job, new_id
@@ -37,8 +38,9 @@ async def _retry(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields
 
 
 async def _drop(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields) -> str:
-    # A start goes last: the drop of it deletes the rejected messages of its entity.
-    return "; ".join([f"{await drop_rejected(acts.pool, int(seq), acts.asked)} dropped" for seq in reversed(seqs)])
+    async with acts.pool.acquire() as connection:
+        ordered = await starts_last(connection, [int(seq) for seq in seqs])
+    return "; ".join([f"{await drop_rejected(acts.pool, seq, acts.asked)} dropped" for seq in ordered])
 
 
 VERBS = {

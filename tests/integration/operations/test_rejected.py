@@ -258,6 +258,19 @@ async def test_a_start_that_is_dropped_after_its_messages_is_no_refusal(world: W
     assert await counts(world) == dict.fromkeys(TABLES, 0)
 
 
+async def test_numbers_are_dropped_with_the_start_last_whatever_their_order(world: World) -> None:
+    start = await rejected(world)
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    message = await rejected(world, kind="message")
+    end = await perdure(world, "drop", str(start), str(message), "--by", "ann")
+    assert (end.exit_code, end.stdout, end.stderr) == (
+        0,
+        f"{message}: message dropped\n{start}: start dropped\n",
+        "",
+    )
+    assert await counts(world) == dict.fromkeys(TABLES, 0)
+
+
 async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> None:
     assert (await perdure(world, "list")).stdout == "nothing was rejected\n"
     seq = await rejected(world, "[bold]a")
