@@ -61,9 +61,10 @@ class Presence:
         await connection.execute(query("relay_seen"), self.id, self._lifecycles, self._signals)
         self.noted_at = now
         self._listener.received = 0
-        if now >= self.looked_at + LOOK_EVERY:
+        if looks := now >= self.looked_at + LOOK_EVERY:
             self.looked_at = now
             await self._look_for_unknown_names(connection)
+        if looks or self._message != _FIRST_MESSAGE:  # after a full page, the next one comes with the next note
             self._message = tuple(await connection.fetchrow(query("messages_over"), *self._message) or _FIRST_MESSAGE)
 
     async def choose_notice(self, connection: Connection, *, busy: bool) -> bool:
