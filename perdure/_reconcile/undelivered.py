@@ -61,8 +61,12 @@ async def undelivered(context: Context, cursor: object) -> None:
         await _report_failing(context, row)
     only = context.only
     of_one = (only.lifecycle, only.id) if only else (None, None)
-    for row in await fetch(context, query("rejected_of_open"), *of_one, MOST):
+    rejected = await fetch(context, query("rejected_of_open"), *of_one, MOST + 1)
+    for row in rejected[:MOST]:
         await _report_rejected(context, row)
+    if len(rejected) > MOST:
+        what = f"more than {MOST} rows of open entities were rejected: only the oldest {MOST} are findings"
+        await context.findings.report(UNDELIVERED, None, what, "perdure rejected list", about="rejected")
 
 
 async def _deliver(context: Context, before: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 import temporalio.client
 
 from perdure import PerdurePlugin
+from perdure._reconcile import undelivered as module
 from perdure._reconcile.undelivered import undelivered
 from perdure.errors import TemporalUnavailable
 from perdure.testing.proxy import proxied
@@ -41,6 +42,26 @@ async def test_two_reconciliations_beside_a_relay_deliver_everything_once(world:
         await world.until(lambda: world.db.fetchval("select count(*) = 80 from perdure.finished"), "all done")
     assert world.counterparty.accepted == {f"lookup-inline/{number}/do-lookup-inline": 1 for number in range(1, 81)}
     assert await world.db.fetchval("select count(*) from perdure.finding where not mended") == 0
+
+
+async def test_rejected_rows_beyond_the_reported_ones_are_a_finding(
+    world: World, parts: Reconciling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = "select perdure.start('repeat', n::text, '{\"seconds\": \"soon\"}') from generate_series($1::int, $2) n"
+    monkeypatch.setattr(module, "MOST", 2)
+    more = "select what, advice from perdure.finding where about = 'rejected'"
+    async with world.worker(app):
+        await world.db.execute(start, 1, 2)
+        await world.until(lambda: world.db.fetchval("select count(*) = 2 from perdure.rejected"), "rejected")
+        assert len(await parts.run(undelivered)) == 2
+        assert await world.db.fetchrow(more) is None
+        await world.db.execute(start, 3, 3)
+        await world.until(lambda: world.db.fetchval("select count(*) = 3 from perdure.rejected"), "rejected")
+        await parts.run(undelivered)
+    assert tuple(await world.db.fetchrow(more) or ()) == (
+        "more than 2 rows of open entities were rejected: only the oldest 2 are findings",
+        "perdure rejected list",
+    )
 
 
 async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(world: World, parts: Reconciling) -> None:
