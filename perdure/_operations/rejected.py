@@ -20,6 +20,7 @@ query = queries(__name__)
 _ROWS = query("rejected")
 """Those that a filter chooses."""
 _SHOWN = query("rejected_shown")
+_STARTS = query("rejected_starts")
 _PATIENCE = bounds(lock="10s", statement="15s")
 _RETRY = "select perdure.retry_rejected($1, $2, $3, $4::jsonb)"
 _DROP = "select perdure.drop_rejected($1, $2, $3)"
@@ -123,8 +124,7 @@ async def rejected_by_entity(
 
 async def starts_last(connection: Connection, seqs: Sequence[int]) -> list[int]:
     """The order in which to drop these: the drop of a start deletes the rejected messages of its entity."""
-    starts = await connection.fetch("select seq from perdure.rejected where kind = 'start' and seq = any($1)", seqs)
-    last = {row["seq"] for row in starts}
+    last = {row["seq"] for row in await connection.fetch(_STARTS, seqs)}
     return sorted(seqs, key=lambda seq: seq in last)
 
 
