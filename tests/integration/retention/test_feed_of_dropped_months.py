@@ -104,3 +104,21 @@ async def test_the_client_says_how_to_begin_again(dsn: str, db: Connection) -> N
     with pytest.raises(InvalidPosition, match=r"2020-01 was dropped.*Begin again with perdure.feed_position\(since"):
         await anext(Client(pool).feed(behind, wait=False))
     await pool.close()
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_a_transaction_that_is_older_than_the_drop_does_not_pass_over_the_month(
+    dsn: str, db: Connection, isolation: str
+) -> None:
+    """It sees neither the month, which is no partition any more, nor the note of its drop."""
+    await finished(db, "before", date(2020, 2, 1))
+    behind = await position(db)
+    await finished(db, "old")
+    await finished(db, "new", date(2020, 2, 1))
+    async with connected(dsn) as follower:
+        await follower.execute(f"begin isolation level {isolation}; select")
+        assert (await perdure(dsn, *DROP)).exit_code == 0
+        with pytest.raises(asyncpg.SerializationError, match="a month was dropped"):
+            await follower.fetch(FEED, behind, 100)
+        await follower.execute("rollback")
+        await lost(follower, behind)

@@ -68,6 +68,12 @@ begin
     if after is not null then
         lost := feed_lost(here.id, parts[8]::int, parts[3]::pg_snapshot, parts[4]::pg_snapshot, nullif(parts[6], '')::bigint);
     end if;
+    -- A snapshot that is older than a drop shows no note of it, and PostgreSQL reads no detached partition.
+    if current_setting('transaction_isolation') <> 'read committed' and exists (select from pg_inherits p
+            where p.inhparent = 'perdure.transition'::regclass and pg_partition_root(p.inhrelid) is null) then
+        raise exception 'perdure.feed: a month was dropped since this transaction began' using
+            hint = 'Roll back, and ask again.', errcode = 'serialization_failure';
+    end if;
     if lost is not null then
         raise exception 'perdure.feed: the position % does not hold any more: % was dropped, with transitions that came after it',
                 quote_literal(after), to_char(lost, 'YYYY-MM')
