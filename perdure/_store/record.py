@@ -74,7 +74,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         snapshot=record.snapshot,
         again=again,
         ended={key: how for key, how in record.ended.items() if how.in_doubt or version >= epoch},
-        unsettled={each.key: _unsettled(each, record, again, terms) for each in record.doubts},
+        unsettled={each.key: _unsettled(each, record, again) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,
         came_from=known.came_from,
@@ -89,9 +89,9 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
     )
 
 
-def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[str, Terms]) -> Unsettled:
+def _unsettled(doubt: Doubt, record: Record, again: dict[str, int]) -> Unsettled:
     """A doubt for the next run. Nobody waits for a doubt that `perform` has returned, or whose effect was sent anew."""
     effect, suffix, number = Key(doubt.key).performance
     newest = again.get(slot_of(effect, suffix), 0) == number
-    waits = newest and doubt.key not in record.ended and effect in terms
+    waits = newest and doubt.key not in record.ended
     return found_on_record(doubt.view, record.at, (effect, suffix) if waits else None)

@@ -206,12 +206,20 @@ class Conductor:
             while not await self._run(run):
                 pass
         except Cancelled:
+            try:
+                await self._cancel()
+            except Unreadable as unreadable:
+                await self._stand_still(unreadable)
+                await self.waiter.continue_as_new()
+
+    async def _cancel(self) -> None:
+        """Lead the run from the cancel that ended the author's `run` to its end."""
+        await self._settle()
+        if not self.run.final and not self.run.requests.cancelled_before:
+            await self._attend(self._author.cancelling(self.run.requests.begin_cancelling()))
             await self._settle()
-            if not self.run.final and not self.run.requests.cancelled_before:
-                await self._attend(self._author.cancelling(self.run.requests.begin_cancelling()))
-                await self._settle()
-            if not self.run.final:
-                await self._end_cancelled()
+        if not self.run.final:
+            await self._end_cancelled()
 
     async def _run(self, run: Run) -> bool:
         """Run the author's code. Returns False if `run` must start from its top, because the record is readable now."""
@@ -226,16 +234,18 @@ class Conductor:
             if self.run.requests.was_cancelling and not self.run.final:
                 raise Cancelled
         except Unreadable as unreadable:
-            self._part.end()
-            self.ask_for_reconciliation("it stands still")
-            await stand_still(self.run, self.recorder, self.waiter, unreadable)
+            await self._stand_still(unreadable)
             if self._begun and self.run.restored_well:  # a restored lifecycle must not apply its changes twice
-                await until(lambda: self.waiter.may_renew(wanted=True))
-                raise ContinueAsNew from None
+                await self.waiter.continue_as_new()
             await self.waiter.nothing_under_way()
             return False
         self._check_end()
         return True
+
+    async def _stand_still(self, unreadable: Unreadable) -> None:
+        self._part.end()
+        self.ask_for_reconciliation("it stands still")
+        await stand_still(self.run, self.recorder, self.waiter, unreadable)
 
     async def _call(self, run: Run, given: Any) -> None:
         self.run.begin()
@@ -256,7 +266,7 @@ class Conductor:
         """
         await self.waiter.nothing_under_way()
         self._part.end()
-        with suppress(Cancelled):
+        with suppress(Cancelled, Unreadable):  # the code that could not read it is left
             self._part.check()
         await self._settle_doubts()
 

@@ -16,6 +16,7 @@ from perdure._wire.writes import EffectView, Fence, FenceOp
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, NotPerformed, WasRefused
+from perdure.errors import DeclarationError
 
 REMEMBERED = 100
 """Limit of the performances, and of their ends, of earlier runs that a run passes on without repeating them. A run that
@@ -249,17 +250,21 @@ class Ledger:
             self.ended.pop(key, None)
             self.ended_earlier.discard(key)
             effect, suffix, _ = Key(key).performance
-            known = terms.get(effect)
-            if known is not None and known.in_doubt.repeats:
+            if terms[effect].in_doubt.repeats:
                 why = "its workflow task was lost, and the next one took another way"
                 slot, token = slot_of(effect, suffix), view.token or ""
                 given_up.append(
                     Fence(op=FenceOp.RESOLVE, key=key, effect=slot, token=token, status=EffectStatus.ABANDONED, why=why)
                 )
             else:
-                performance = None if known is None else (effect, suffix)
-                self.unsettled[key] = found_on_record(view, now, performance)
+                self.unsettled[key] = found_on_record(view, now, (effect, suffix))
         return given_up
+
+    def check_declared(self, key: str) -> None:
+        """Raises DeclarationError if this code declares no effect with the key."""
+        effect, _, _ = Key(key).performance
+        if all(each.identity != effect for each in self._effects):
+            raise DeclarationError("this code does not declare it")
 
     def carried(self) -> dict[str, Any]:
         """The effects' part of the data for the next run."""

@@ -386,7 +386,8 @@ class Performance(Generic[In, Out]):
 
     def _end(self, settled: Settled) -> Done[Out] | NotPerformed:
         if settled.status is EffectStatus.DONE:
-            return Done(self._receipt(self.known.effect.receipt))
+            data = self.known.effect.receipt
+            return Done(data if self.settles else self._receipt(data))  # nobody reads what only settles a doubt
         ended = not_performed(settled, self.known)
         if settled.expired:
             self._count_expired(ended.in_doubt)

@@ -75,14 +75,14 @@ async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, unreada
         standstill.has_looked()
         looks += 1
         if not await until(
-            lambda: standstill.looks or run.requests.cancel is not None or waiter.over is not None,
+            lambda: standstill.looks or run.requests.ending or waiter.over is not None,
             pause.total_seconds(),
             "looks again whether it can be read",
         ):
             pause = min(2 * pause, longest)
         if waiter.over is not None:
             raise waiter.over
-        if run.requests.cancel is not None:
+        if run.requests.ending:
             standstill.give_up()
             raise Cancelled
     standstill.readable()

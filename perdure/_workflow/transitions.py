@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from temporalio import workflow
 
 from perdure._workflow.leaving import Cancelled, Overtaken, in_handler
+from perdure._workflow.reading import read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
@@ -92,6 +94,8 @@ class Transitions:
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)
+            for key in answer.unsettled:  # an attempt of a newer build
+                read(self._run, f"the effect of {key}", partial(self._run.effects.check_declared, key))
             for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written

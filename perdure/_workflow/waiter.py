@@ -217,10 +217,10 @@ class Waiter:
         await until(self.may_renew)
         raise ContinueAsNew
 
-    def may_renew(self, wanted: bool = False) -> bool:
+    def may_renew(self) -> bool:
         """Whether it is time for a new run, and the run interrupts nothing: no attempt whose reply the run would miss,
         and no update that waits for this run."""
-        wanted = wanted or self._renewing or self._due
+        wanted = self._renewing or self._due
         return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
 
     def _leaves_its_build(self, info: workflow.Info) -> bool:

@@ -51,6 +51,18 @@ class Escalating(Editable):
 
 
 @workflow.defn(name=NAME)
+class WithAnother(Editable):
+    """Has a second effect, which this run does not perform: an attempt of it is that of a lost workflow task."""
+
+    effects = (contract(), contract("send-note"))
+
+    @workflow.run
+    async def run(self, booking: Booking) -> None:
+        """See the base class."""
+        await self.lead(booking)
+
+
+@workflow.defn(name=NAME)
 class Repeating(Editable):
     """A repeat is harmless after all."""
 

@@ -7,7 +7,8 @@ import pytest
 from perdure.contracts import EffectStatus
 from perdure.contracts.scopes import queue_of
 from tests.upgrades import effects
-from tests.upgrades.edited_entity import PARCEL, EditedEntity, follows
+from tests.upgrades.edited_entity import PARCEL, EditedEntity, follows, replays
+from tests.upgrades.editions import edition
 from tests.upgrades.rows import row
 from tests.world import World
 
@@ -259,3 +260,28 @@ async def test_a_renamed_effect_that_does_not_say_so_keeps_the_worker_from_start
         await entity.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
         assert await entity.end() == "done"
     assert entity.other.accepted.total() == 1
+
+
+async def test_a_doubt_about_an_effect_that_only_newer_code_declares_waits_for_that_code(entity: EditedEntity) -> None:
+    async with entity.worker(effects.Escalating):
+        await entity.start()
+        await entity.world.db.execute(  # by a workflow task of the newer code that was lost
+            "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+            "attempt_at, deadline) values ('parcel/a/send-note', 'parcel', 'a', 0, 'send-note', 't', 'in_doubt', '', "
+            "now(), now(), now())"
+        )
+        await entity.go()
+        why = await entity.wants_a_person()
+        assert why == "the effect of parcel/a/send-note can't be read: this code does not declare it"
+    async with entity.worker(effects.WithAnother):
+        await entity.client.retry(PARCEL, "a", by="ann", note="deployed")
+        await entity.wants_nobody()
+        await entity.go()  # the new run has no snapshot of the first one
+        assert "send-note is in doubt" in await entity.wants_a_person()
+        await entity.client.resolve(
+            PARCEL, "a", EffectStatus.DONE, effect="send-note", by="ann", note="seen", receipt={"number": 7}
+        )
+        assert await entity.end() == "done"
+    assert entity.other.accepted.total() == 1
+    assert await entity.failures() == 0
+    await replays(edition(effects.WithAnother), await entity.histories(), entity.world)
