@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
+from perdure import Client
 from perdure._store import schema
+from perdure.errors import DatabaseUnavailable
+from perdure.settings import Settings
+from tests.deadline import in_time
 from tests.following.servers import Servers
 
 FEED = "select id, version, position from perdure.feed($1, 100)"
@@ -167,3 +172,18 @@ async def test_a_read_only_follower_of_a_restored_database_needs_a_worker_to_hav
     await worker.close()
     assert [row["id"] for row in await db.fetch(FEED, None)] == ["a"]
     await db.close()
+
+
+async def test_a_follower_waits_for_a_standby_to_take_over(servers: Servers) -> None:
+    await start(servers, "a")
+    _, after = await read(servers, None)
+    standby = servers.standby()
+    await servers.caught_up(standby)
+    config = Settings(database_url=standby.dsn(servers.database))
+    async with Client.connect(config) as client:
+        with pytest.raises(DatabaseUnavailable, match="standby"):
+            await anext(client.feed(after, wait=False))
+        waiting = asyncio.create_task(anext(client.feed(after)))
+        await servers.fail_over(standby)
+        await start(servers, "b")
+        assert (await in_time(waiting)).id == "b"

@@ -10,7 +10,7 @@ begin
     if pg_is_in_recovery() then
         raise exception 'perdure.feed: this server is a standby' using
             hint = 'Ask the primary: a standby does not know which transactions are under way.',
-            errcode = 'object_not_in_prerequisite_state';
+            errcode = 'cannot_connect_now'; -- it may take over: the position is not refused
     end if;
     for attempt in 1..2 loop
         select o as origin, o.noted_xmin = o.xmin::text and o.system_identifier = system as same_cluster
