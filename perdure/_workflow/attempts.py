@@ -168,6 +168,12 @@ class Attempts(Generic[In, Out]):
         moved = self._moved
         return moved is not None and not moved.final and self._recorder.last_move > self._follows_at
 
+    def show_without_then(self) -> None:
+        """The database has lost the outcome, and `then` with it: show the state of the attempt again."""
+        if self._moved is not None and self._run.state == self._moved.state:
+            self._recorder.show_again(self._made)
+        self._moved = None
+
     def acted(self) -> None:
         """The effect has brought the run further than the previous run, unless it only repeats an effect of that
         run."""

@@ -329,6 +329,8 @@ class Performance(Generic[In, Out]):
             raise
         self.attention = None
         is_done = self.known.effect.status is EffectStatus.DONE  # otherwise the database has lost its record
+        if not is_done:
+            self._attempts.show_without_then()
         await self._recorder.move_here(f"the receipt of {self.slot} fits" if is_done else None)
 
     async def _need_person(self, reason: str) -> bool:
