@@ -32,7 +32,14 @@ from perdure.contracts.outcomes import EffectStatus, InDoubt, NotDone, Refused
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, TOO_DEEP, is_too_deep, size_of
 from perdure.contracts.spans import LONGEST
 from perdure.contracts.steps import Step, StepContext
-from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, TooLarge, UnstorableWrite
+from perdure.errors import (
+    DatabaseUnavailable,
+    RefusedWrite,
+    StepFailed,
+    TemporalUnavailable,
+    TooLarge,
+    UnstorableWrite,
+)
 from perdure.logs import log_event
 from perdure.telemetry import traces
 
@@ -117,7 +124,7 @@ async def _attempt(
     )
     try:
         answer = await store.write(order.write.model_copy(update={"fence": fence}), patience=PATIENCE)
-    except DatabaseUnavailable as error:
+    except (DatabaseUnavailable, TemporalUnavailable) as error:
         # No answer = no call. The attempt may be on record all the same, so the report has the token.
         return _unbegun(token, str(error), made=False).model_copy(update={"recorded": False})
     except RefusedWrite as error:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
 from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from perdure import _faults as faults
 from perdure._activity.execution import ask, attempt
 from perdure._activity.hosting import TemporalHost
+from perdure._text.privacy import describe
 from perdure._wire.orders import CallResult, Report
 from perdure._wire.writes import Answer, EffectView, FenceOp, Gate, Verdict, Write
 from perdure.contracts.effects import Effect, Lookup, check_async
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Dedupe, Repeat
-from perdure.errors import DeclarationError
+from perdure.errors import DeclarationError, TemporalUnavailable
 from perdure.temporal.orders import PlainAttempt, PlainLookup
 
 
@@ -116,6 +121,7 @@ class _HistoryOnly:
         fence = write.fence
         assert fence is not None
         if fence.op is FenceOp.BEGIN:
+            await _check_order(patience)
             changes = {"status": EffectStatus.ATTEMPTING, "attempts": self._view.attempts + 1}
             self._view = self._view.model_copy(
                 update={**changes, "token": fence.token, "in_flight": fence.in_flight, "first_at": self._view.first_at}
@@ -128,3 +134,21 @@ class _HistoryOnly:
         elif fence.op is FenceOp.NOTE:
             raise DeclarationError("a hint for the look-up needs a lifecycle: here only the key survives a lost worker")
         return Answer(gate=Gate.OPEN, verdict=Verdict.STORED, effect=self._view)
+
+
+async def _check_order(patience: float) -> None:
+    """Ask Temporal whether the workflow still waits for this execution: the worker may have been frozen since it
+    received the order. An order that is younger than the pause between two heartbeats needs no question. The attempt's
+    time counts from before the question, so no freeze after the answer lets the attempt end later.
+
+    Raises:
+        TemporalUnavailable: the workflow has given the order up, or Temporal gave no answer.
+    """
+    info = activity.info()
+    if not info.heartbeat_timeout or datetime.now(UTC) - info.started_time < info.heartbeat_timeout / 3:
+        return
+    order = activity.client().get_async_activity_handle(task_token=info.task_token)
+    try:
+        await asyncio.wait_for(order.heartbeat(), patience)
+    except (RPCError, AsyncActivityCancelledError, TimeoutError) as error:
+        raise TemporalUnavailable(f"Temporal did not confirm the order, which is old: {describe(error)}") from error

@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio import activity, workflow
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import Interceptor, Worker
 
 with workflow.unsafe.imports_passed_through():
     import aiohttp
@@ -146,7 +146,7 @@ class Plain:
         )
 
 
-def make(client: Client, task_queue: str) -> Worker:
+def make(client: Client, task_queue: str, *interceptors: Interceptor) -> Worker:
     """A worker for all of them."""
     return Worker(
         client,
@@ -155,4 +155,5 @@ def make(client: Client, task_queue: str) -> Worker:
         activities=[pay_plainly],
         plugins=[EffectsPlugin(withdraw, deposit, deposit_soon, send_letter, grace=1)],
         graceful_shutdown_timeout=timedelta(seconds=4),
+        interceptors=interceptors,
     )

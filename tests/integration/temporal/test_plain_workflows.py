@@ -9,14 +9,17 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from temporalio import activity
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from perdure import Attempt, Effect, Escalate, Repeat, effect
 from perdure.errors import DeclarationError
@@ -127,6 +130,54 @@ async def test_attempts_that_are_not_made_end_neither_a_doubt_nor_its_window(
         await result(temporal, DepositSoon.run, fault="lost, then busy")
     assert isinstance(failed.value.cause, ApplicationError)
     assert failed.value.cause.type == "EffectInDoubt"
+    assert len(bank.paid) == 1
+
+
+class Held(Interceptor):
+    """Holds the first order of a withdrawal, as a worker does that freezes once it has received the order."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.thawed, self.ended = asyncio.Event(), asyncio.Event()
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Holding(next, self)
+
+
+class _Holding(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, held: Held) -> None:
+        super().__init__(next)
+        self._held = held
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        held = self._held
+        if held.holds or activity.info().activity_type != "withdraw":
+            return await super().execute_activity(input)
+        held.holds = True
+        while not held.thawed.is_set():
+            with suppress(asyncio.CancelledError):  # a frozen worker does not notice that its time is over
+                await held.thawed.wait()
+        try:
+            return await super().execute_activity(input)
+        finally:
+            held.ended.set()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_an_order_that_the_workflow_has_given_up_does_not_begin(
+    temporal: TemporalServer, bank: Bank, answers: bool
+) -> None:
+    held = Held()
+    client, handle = await started(temporal, Withdraw.run)
+    async with transfers.make(client, handle.id, held):
+        assert (await in_time(handle.result())).startswith("receipt")
+        if not answers:
+            temporal.pause()
+        held.thawed.set()
+        try:
+            await in_time(held.ended.wait())
+        finally:
+            temporal.resume()
     assert len(bank.paid) == 1
 
 
