@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import psutil
 
@@ -57,6 +58,7 @@ async def played(
     finally:
         if process.returncode is None:
             process.kill()
+            await process.communicate()
     assert len(started) >= processes
     # Some look once a second whether they are still needed.
     await until(lambda: not any(map(_runs, started)), "the end of all that it had started")
@@ -66,17 +68,23 @@ async def played(
 
 async def settled_as_not_done(console: str, group: str, note: str) -> Browser:
     """Answer for one doubt of a group in the inbox of a demo's console, as a visitor does; the page after that."""
-    browser = await asyncio.to_thread(Browser, f"{console}inbox")
-    assert group in browser.words
 
-    def answer() -> None:
+    def answer() -> Browser | None:
+        browser = Browser(f"{console}inbox")
+        assert group in browser.words
         for words in ("Settle", "Settle…", "not done"):
             browser.choose(words)
         browser.fill_in("Note", note)
-        browser.choose("Settle")
+        try:
+            browser.choose("Settle")
+        except HTTPError as refused:  # the page names a time, after which it accepts that
+            if "may be under way until" in refused.read().decode():
+                return None
+            raise
+        return browser
 
-    await asyncio.to_thread(answer)
-    return browser
+    settled: Browser = await until(lambda: asyncio.to_thread(answer), "no attempt under way", every=1)
+    return settled
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowUpdateFailedError
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateStage
 from temporalio.service import RPCError
 
 from perdure.servers.postgres import PostgresServer
@@ -111,22 +111,18 @@ async def test_an_update_that_meets_the_end_is_counted_or_told_that_it_is_too_la
     assert why == f"total {counted}"
 
 
-async def test_an_update_during_a_final_write_that_takes_long_is_told_that_it_is_too_late(world: World) -> None:
+async def test_an_update_during_a_final_write_waits_and_is_told_that_it_is_too_late(world: World) -> None:
     async with world.worker(bookings):
         await world.client.start(Counter, "a", Count())
         counter = world.handle("counter", "a")
         await world.until(lambda: _delivered(world), "delivered")
         async with world.holding("perdure.finished"):
             await counter.signal("tell", "close")
-
-            async def beyond_its_task() -> bool:
-                events = (await counter.fetch_history()).events
-                return any(each.HasField("activity_task_scheduled_event_attributes") for each in events)
-
-            await world.until(beyond_its_task, "the write as an activity of its own")
-            with pytest.raises(WorkflowUpdateFailedError) as refused:
-                await counter.execute_update("add", 1)
-            assert "too late: already closed" in str(refused.value.cause)
+            await world.held_up()
+            adding = await counter.start_update("add", 1, wait_for_stage=WorkflowUpdateStage.ACCEPTED)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await adding.result()
+        assert "too late: already closed" in str(refused.value.cause)
         assert await world.ended("counter", "a") == "closed"
 
 
