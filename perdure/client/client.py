@@ -274,6 +274,10 @@ class Client:
             attention: only entities that need a person.
             before: only entities that entered their state before this time.
             limit: maximum number of entities.
+
+        Raises:
+            InvalidInput: an argument cannot be used.
+            DatabaseUnavailable: no answer.
         """
         from perdure.client.reading import read_open
 

@@ -23,7 +23,7 @@ _STATUS = TypeAdapter(EntityStatus)
 
 async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatus:
     """The status of an entity; see `Client.status`. Ids that an earlier version allowed can be read as well."""
-    with answering():
+    with refusals(f"the status of {lifecycle}/{entity_id}"):
         found = await pool.fetchval("select perdure.status($1, $2)", lifecycle, entity_id)
     if found is None:
         raise NoSuchEntity(
@@ -36,7 +36,7 @@ async def read_open(
     pool: Pool, name: str, state: str | None, attention: bool, before: datetime | None, limit: int
 ) -> list[EntityStatus]:
     """Open entities; see `Client.list`."""
-    with answering():
+    with refusals(f"the list of {name}"):
         rows = await pool.fetch(_query("open_entities"), name, state, attention, before, limit)
     return [EntityStatus(**dict(row), final=False) for row in rows]
 

@@ -104,6 +104,15 @@ async def test_a_list_holds_what_its_filters_ask_for(world: World) -> None:
     assert [each.id for each in await world.client.list("escalate")] == ["other"]
 
 
+async def test_filters_that_postgresql_cannot_take_are_refused(world: World) -> None:
+    with pytest.raises(InvalidInput, match="the list of escalate: "):
+        await world.client.list("escalate", state="pen\0ding")
+    with pytest.raises(InvalidInput, match="the list of escalate: "):
+        await world.client.list("escalate", limit=-1)
+    with pytest.raises(InvalidInput, match="the status of esca\0late/a: "):
+        await world.client.status("esca\0late", "a")
+
+
 @pytest.mark.parametrize(
     ("entity_id", "why"),
     [
