@@ -90,6 +90,7 @@ class Carried(BaseModel):
         unsettled: effects that are being performed, by key.
         performed: effects whose performance ended in an earlier run, and that the next run may repeat, by name and
             suffix; None = not known.
+        performed_more: whether an earlier run may have performed others to their end as well.
         retry: a retry that was granted and not used yet.
         retried: keys of the effects that ended since the last request for a retry; None = there was no request.
         cancel: a request for the end, which waits for a doubt to be settled.
@@ -122,6 +123,7 @@ class Carried(BaseModel):
     ended: dict[str, HowNotPerformed] = Field(default_factory=dict)
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     performed: list[str] | None = None
+    performed_more: bool = False
     retry: OperatorRequest | None = None
     retried: list[str] | None = None
     cancel: OperatorRequest | None = None

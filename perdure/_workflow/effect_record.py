@@ -84,7 +84,7 @@ class EffectRecord(Generic[In, Out]):
         """The earliest time at which the effect can have been ordered, in microseconds. If records were lost after that
         time, the fence does not take an effect without a record for untouched."""
         run, at = self._run, earliest_call() if self.inline else workflow.now()
-        repeats = self.repeats or self.left.effect is not None or run.effects.performed_before is None
+        repeats = self.repeats or self.left.effect is not None or run.effects.performed_more
         if run.gaps or (run.recovered and repeats):  # a run before this chain may have performed it
             return microseconds(run.started_at)
         repeats = repeats or run.effects.was_performed(self.key)

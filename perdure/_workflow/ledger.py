@@ -89,6 +89,7 @@ class Ledger:
         performances: the performances under way, by key.
         performed_before: slots of the effects whose performance ended in an earlier run, and that this run may
             repeat; None = not known.
+        performed_more: whether an earlier run may have performed others to their end as well.
         refused: slots of the effects that were refused. Their next performance has a new key.
         ended_earlier: keys of the effects in `ended` that ended in an earlier run, and that this run has not performed.
     """
@@ -109,6 +110,7 @@ class Ledger:
         if known is None and carried.state is None:
             known = []
         self.performed_before = None if known is None else [self._slot(slot) for slot in known]
+        self.performed_more = known is None or carried.performed_more
         self._performed: dict[str, None] = {}
         """Keys of the effects whose performance ended in this run, in the order of their first ends."""
         self.refused: set[str] = set()
@@ -196,6 +198,7 @@ class Ledger:
 
     def goes_first(self) -> None:
         """Note that no earlier run came so far: an effect began without a record, and no record was lost."""
+        self.performed_more = False
         if self.performed_before is None:
             self.performed_before = []
 
@@ -286,6 +289,7 @@ class Ledger:
             "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
             "performed": [*earlier, *performed],
+            "performed_more": self.performed_more,
             "terms": all_terms(self._effects),
         }
 

@@ -109,7 +109,7 @@ class Performance(Generic[In, Out]):
             await self._transitions.follow(self._entering)
         if self._then is not None and isinstance(end, Done):
             if self._attempts.has_followed():
-                self._transitions.committed()
+                self._transitions.committed(self._then)
             elif self._attempts.is_overwritten() and self._run.state == self._then:
                 await self._transitions.move(self._then)
             else:

@@ -86,11 +86,12 @@ class Transitions:
             if checked:
                 self._run.check_move(self._run.state, state)
             self._recorder.show(state, why)
-            self.ending = self._run.final
+            ends = self._run.final
+            self.ending = self.ending or ends  # a handler may write another state meanwhile
             try:
                 answer = await self._recorder.move(state, why, by)
             finally:
-                self.ending = False
+                self.ending = self.ending and not ends
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)
@@ -99,17 +100,18 @@ class Transitions:
             for given_up in self._run.effects.find_doubts(answer.unsettled, workflow.now()):
                 await self._recorder.fence(given_up)
             await self._until_alone(state)  # a handler may have begun an effect while the end was being written
-        self.committed()
+        self.committed(state)
         if again:
             self._recorder.count_state()
         else:
             self._recorder.acted()
         return not again
 
-    def committed(self) -> None:
-        """Note that the present state is on record. If it is final, branches and handlers that still wait are left."""
-        if self._run.final:
-            self._waiter.overtaken(Overtaken(self._run.state))
+    def committed(self, state: str) -> None:
+        """Note that `state` is on record. If it is final, branches and handlers that still wait are left. The present
+        state may be an end that another branch writes now, and that the database may refuse."""
+        if self._run.declared[state].final:
+            self._waiter.overtaken(Overtaken(state))
 
     def _passed(self, state: str) -> bool:
         """Whether a run that catches up has passed this state before.

@@ -218,10 +218,10 @@ async def _come_before(lifecycle: Any, place: Place | None) -> None:
 
 
 def _place(lifecycle: Any) -> int:
-    """How far a lifecycle is in the order of its states. From `HELD` it can go anywhere."""
+    """How far a lifecycle is in the order of its states. From `HELD` it can go anywhere, from `CANCELLED` nowhere."""
     if lifecycle.state in (Place.TURN, Place.REST):
         return 0
-    return len(ORDER) if lifecycle.state is Place.HELD else ORDER.index(lifecycle.state)
+    return ORDER.index(lifecycle.state) if lifecycle.state in ORDER else len(ORDER)
 
 
 _MANY = 4
