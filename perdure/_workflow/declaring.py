@@ -87,7 +87,7 @@ def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None)
     @functools.wraps(handler)
     def check(self: Any, *given: Any) -> None:
         run = self._perdure.run
-        if run.overtaken or (run.final and not self._perdure.transitions.ending):
+        if run.overtaken or (run.final and not self._perdure.transitions.moving):
             refuse_if_over(run)
         if validator is not None:
             validator(self, *given)

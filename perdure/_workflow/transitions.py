@@ -21,7 +21,7 @@ class Transitions:
         settle_doubts: settles the doubts that `run` has not come back to.
 
     Attributes:
-        ending: whether an end is being written, which may not be made.
+        moving: whether a move is being written. If it is an end, the database may refuse it.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Transitions:
         self._recorder = recorder
         self._waiter = waiter
         self._settle_doubts = settle_doubts
-        self.ending = False
+        self.moving = False
 
     async def enter(self, state: str, why: str | None = None) -> bool:
         """Move the mirror to `state`; see `Lifecycle.enter`. Returns whether no earlier run can have done that."""
@@ -39,17 +39,16 @@ class Transitions:
         if self._passed(state):
             return False
         await self._until_alone(state)
-        await self.until_open(state)
         return await self.move(state, why, checked=True)
 
     async def until_open(self, state: str | None = None) -> None:
-        """Before a move to `state`, or a write of the present state (None), wait for an end that is being written: a
-        message may come then, or after it.
+        """Before a move to `state`, or a write of the present state (None), wait for a move that is being written: an
+        end may be refused, and another state that is on record earlier would be the last one.
 
         Raises:
             Overtaken: the entity has ended, and not in `state`. The database may have lost that end since.
         """
-        await self._waiter.quiet(lambda: not self.ending)
+        await self._waiter.quiet(lambda: not self.moving)
         if self._run.final and state != self._run.state:
             raise Overtaken(self._run.state)
 
@@ -82,16 +81,16 @@ class Transitions:
         """
         again = self._run.may_have_left(state)
         while True:
+            await self.until_open(state)
             before = self._run.standing  # a handler may have entered another state while the end waited
             if checked:
                 self._run.check_move(self._run.state, state)
             self._recorder.show(state, why)
-            ends = self._run.final
-            self.ending = self.ending or ends  # a handler may write another state meanwhile
+            self.moving = True
             try:
                 answer = await self._recorder.move(state, why, by)
             finally:
-                self.ending = self.ending and not ends
+                self.moving = False
             if not answer.unsettled:
                 break
             self._recorder.show_again(before)
