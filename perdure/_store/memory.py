@@ -248,21 +248,21 @@ class MemoryStore:
         if fence.since >= self.epoch and not begun_again:
             return False
         if (known := self._effects.get(fence.key)) is not None:
-            return self._doubt_older_record(fence, known)
+            return self._doubt_older_record(fence, known, begun_again)
         now = self._clock()
         first_at = min(_time_of(fence.since), now, entity.created_at if begun_again else now)
         view = EffectView(first_at=first_at, **self._lost(1))
         self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
         return True
 
-    def _doubt_older_record(self, fence: Fence, known: _Effect) -> bool:
+    def _doubt_older_record(self, fence: Fence, known: _Effect, begun_again: bool) -> bool:
         """As above, for an effect that has a record. A doubt of this kind has version 0: it is as old as the time at
-        which it was recorded."""
+        which it was recorded. A run that began after the epoch has its knowledge from that record."""
         now, old, token = self._clock(), known.view, fence.after if fence.op is FenceOp.BEGIN else fence.token
         recorded = old.version or int(known.attempt_at.timestamp() * 1_000_000)
         if recorded >= self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
             return False
-        if not _may_be_missing(fence, known=old.token == token):
+        if not _may_be_missing(fence, known=old.token == token and not begun_again):
             return False
         known.earlier_doubt = known.in_doubt_since or min(_time_of(recorded), now)
         known.deadline, known.attempt_at = max(known.deadline, now + timedelta(seconds=fence.in_flight)), now

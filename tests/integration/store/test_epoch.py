@@ -146,6 +146,27 @@ async def test_an_effect_whose_newest_attempt_its_run_knows_is_tried_again_after
     assert (await say(either, again)).verdict is (Verdict.STANDING if inline else Verdict.FRESH)
 
 
+@pytest.mark.parametrize("op", [FenceOp.BEGIN, FenceOp.READ, FenceOp.RESOLVE])
+async def test_a_run_that_knows_an_attempt_only_from_an_older_record_takes_it_for_no_newest_one(
+    either: Store, op: FenceOp
+) -> None:
+    ordered = now()
+    if isinstance(either, PostgresStore):
+        await either.pool.execute(
+            "insert into perdure.entity (lifecycle, id, generation, state) values ('booking', 'a', 0, 'x')"
+        )
+    await say(either, a_begin("a", 1, since=ordered, began=ordered))
+    await say(either, an_outcome("a", 2, EffectStatus.NOT_DONE))
+    await lose_what_came_later(either)
+    began = now()
+    again = a_begin("a", 3, "t3", after="t1", since=ordered, began=began)
+    if op is not FenceOp.BEGIN:
+        given = EffectStatus.NOT_DONE if op is FenceOp.RESOLVE else None
+        again = a_write("a", 3, None, a_fence(op, "a", "t1", since=ordered, began=began, status=given))
+    assert (await say(either, again)).verdict is Verdict.STANDING
+    assert await status(either) is EffectStatus.IN_DOUBT
+
+
 @pytest.mark.parametrize("inline", [False, True])
 async def test_a_doubt_of_a_lost_record_is_one_again_after_records_were_lost_again(
     either: Store, *, inline: bool

@@ -1,6 +1,7 @@
 -- Records an effect as in doubt if the record of an attempt may be lost: the effect was ordered before the newest epoch, or by a run that
 -- may repeat an order from before it, and it has no record, or one from before the epoch in which an attempt may be missing. That is so
--- if an attempt was lost, if the run does not know the newest attempt on record, or if a workflow task that was lost may have made one.
+-- if an attempt was lost, if the run does not know the newest attempt on record, or knows it from that record only since it began
+-- later, or if a workflow task that was lost may have made one.
 -- A record that is a doubt of this kind has version 0. It is as old as its attempt_at, and in a later epoch it may be in doubt again.
 create or replace function perdure.doubt_lost_record(w jsonb) returns boolean
 language plpgsql set search_path = perdure, pg_temp as $$
@@ -9,6 +10,7 @@ declare
     now_epoch bigint := perdure.epoch();
     since bigint := (f->>'since')::bigint;
     began bigint := (f->>'began')::bigint;
+    begun_again boolean;
     known text;
     x perdure.entity;
     old perdure.effect;
@@ -22,12 +24,13 @@ begin
         return false;
     end if;
     select * into x from perdure.entity where lifecycle = w->>'lifecycle' and id = w->>'id';
-    if since >= now_epoch and not (coalesce(x.epoch, now_epoch) < now_epoch and began >= now_epoch) then
+    begun_again := coalesce(coalesce(x.epoch, now_epoch) < now_epoch and began >= now_epoch, false);
+    if since >= now_epoch and not begun_again then
         return false;
     end if;
     now_at := clock_timestamp();
     ends := now_at + make_interval(secs => coalesce((f->>'in_flight')::float, 0));
-    known := f->>case when f->>'op' = 'begin' then 'after' else 'token' end;
+    known := case when not begun_again then f->>case when f->>'op' = 'begin' then 'after' else 'token' end end;
     reason := 'no record of it, and the database was restored, or another server took over, at '
         || to_char(to_timestamp(now_epoch / 1e6) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"');
     select * into old from perdure.effect where key = f->>'key';
