@@ -104,7 +104,8 @@ class Waiter:
             with self._arrival():
                 in_time = await self.pause(left, condition)
         if not in_time and until is not None:
-            passed(until)
+            # An event that makes the condition true may have come with the time-out. A lost task ended the wait by it.
+            passed(min(until, self.events.earliest()) if condition() else until)
         return in_time
 
     async def retry_requested(self) -> OperatorRequest:
