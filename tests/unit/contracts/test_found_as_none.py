@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 
 from perdure import AskFirst, Effect, Lookup
 from perdure.errors import DeclarationError
@@ -18,12 +19,36 @@ def asking(receipt: Any) -> Effect[str, Any]:
     return Effect[str, receipt]("send", timeout=timedelta(seconds=5), doubt=asks)
 
 
+class Upcast(BaseModel):
+    """A receipt that an earlier edition wrote in another shape."""
+
+    number: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def from_the_older_shape(cls, data: Any) -> Any:
+        """See the class; `None` is no container."""
+        return {"number": data["nr"]} if "nr" in data else data
+
+
+class Lenient(BaseModel):
+    """A receipt that reads null as a receipt, and is never written as null."""
+
+    number: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def from_null(cls, data: Any) -> Any:
+        """See the class."""
+        return data or {}
+
+
 @pytest.mark.parametrize("receipt", [None, str | None])
 def test_a_look_up_whose_receipt_may_be_none_is_refused(receipt: Any) -> None:
     with pytest.raises(DeclarationError, match=r"the receipt of 'find' may be None, .* 'send', .* give both another"):
         declare(asking(receipt))
 
 
-@pytest.mark.parametrize("receipt", [bool, str, Any, dict[str, Any]])
+@pytest.mark.parametrize("receipt", [bool, str, Any, dict[str, Any], Upcast, Lenient])
 def test_a_receipt_that_is_found_is_taken(receipt: Any) -> None:
     declare(asking(receipt))
