@@ -49,7 +49,8 @@ class NotDone(PerdureError):
 
     Args:
         why: one line for the operator; no personal data. An exception counts as its text.
-        retry_after: pause that the other side requests; a number counts as seconds, and NaN or a negative one as none.
+        retry_after: pause that the other side requests; a number counts as seconds, also as the text of the header
+            `Retry-After`; NaN, a negative number, or any other value counts as none.
         counts: False = the body asked nobody, for example because no place was free, and
             `RetryPolicy.maximum_attempts` does not count the attempt.
 
@@ -59,12 +60,16 @@ class NotDone(PerdureError):
         30.0
     """
 
-    def __init__(self, why: object, *, retry_after: timedelta | float | None = None, counts: bool = True) -> None:
+    def __init__(self, why: object, *, retry_after: timedelta | float | str | None = None, counts: bool = True) -> None:
         super().__init__(str(why))
         self.why: str = str(why)
-        if isinstance(retry_after, (int, float)):
-            # An error here would make a definite *no* a doubt. NaN is not at least 0 either.
-            retry_after = timedelta(seconds=min(retry_after, LONGEST.total_seconds())) if retry_after >= 0 else None
+        if not isinstance(retry_after, timedelta | None):
+            try:
+                seconds = float(retry_after)
+            except (TypeError, ValueError, OverflowError):  # an error here would make a definite *no* a doubt
+                seconds = -1.0
+            # NaN is not at least 0 either.
+            retry_after = timedelta(seconds=min(seconds, LONGEST.total_seconds())) if seconds >= 0 else None
         self.retry_after: timedelta | None = retry_after
         self.counts = counts
 

@@ -9,6 +9,7 @@ import math
 import pickle
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -316,3 +317,11 @@ def test_a_number_of_seconds_is_a_pause() -> None:
 )
 def test_a_number_that_is_no_pause_destroys_no_outcome(seconds: float, pause: timedelta | None) -> None:
     assert NotDone("busy", retry_after=seconds).retry_after == pause
+
+
+@pytest.mark.parametrize(
+    ("given", "pause"),
+    [("30", timedelta(seconds=30)), ("Wed, 21 Oct 2026 07:28:00 GMT", None), (Decimal(30), timedelta(seconds=30))],
+)
+def test_a_header_that_is_no_pause_destroys_no_outcome(given: Any, pause: timedelta | None) -> None:
+    assert NotDone("busy", retry_after=given).retry_after == pause
