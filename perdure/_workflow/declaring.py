@@ -70,8 +70,8 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
         if not answers:
             passed(came_at)
         try:
-            if answers:  # an end may be under way that the database refuses
-                await self._perdure.transitions.until_open()
+            if answers:
+                await self._perdure.transitions.until_decided()
             result = handler(self, *given)
             return await result if inspect.isawaitable(result) else result
         except (Leave, BaseExceptionGroup) as error:
@@ -87,7 +87,7 @@ def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None)
     @functools.wraps(handler)
     def check(self: Any, *given: Any) -> None:
         run = self._perdure.run
-        if run.overtaken or (run.final and not self._perdure.transitions.moving):
+        if run.overtaken or (run.final and not self._perdure.transitions.ending):
             refuse_if_over(run)
         if validator is not None:
             validator(self, *given)

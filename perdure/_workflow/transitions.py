@@ -21,7 +21,7 @@ class Transitions:
         settle_doubts: settles the doubts that `run` has not come back to.
 
     Attributes:
-        moving: whether a move is being written. If it is an end, the database may refuse it.
+        moving: whether a move is being written.
     """
 
     def __init__(
@@ -50,6 +50,22 @@ class Transitions:
         """
         await self._waiter.quiet(lambda: not self.moving)
         if self._run.final and state != self._run.state:
+            raise Overtaken(self._run.state)
+
+    @property
+    def ending(self) -> bool:
+        """Whether an end is being written, which the database may refuse."""
+        return self.moving and self._run.final
+
+    async def until_decided(self) -> None:
+        """Before an update is handled, wait for an end that is being written. For another move it does not wait: that
+        one waits as long as PostgreSQL is away.
+
+        Raises:
+            Overtaken: the entity has ended.
+        """
+        await self._waiter.quiet(lambda: not self.ending)
+        if self._run.final:
             raise Overtaken(self._run.state)
 
     async def save(self) -> None:

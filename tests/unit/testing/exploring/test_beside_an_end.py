@@ -34,6 +34,34 @@ class Kept(BaseModel):
     updated: list[str]
 
 
+@workflow.defn(name="turning", sandboxed=False)
+class Turning(Lifecycle[str, Spot]):
+    """Turns while PostgreSQL is away."""
+
+    effects = (CHARGE,)
+
+    def __init__(self) -> None:
+        self.updated: list[str] = []
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        """See the class."""
+        await workflow.sleep(5)
+        await self.enter(Spot.TURN)
+        self.updated.append("turned")
+        await self.enter(Spot.NEW)
+        await self.enter(Spot.OVER)
+
+    @workflow.update
+    def append(self, text: str) -> None:
+        """A message that waits for an answer."""
+        self.updated.append(text)
+
+    def snapshot(self) -> Kept:
+        """See the class."""
+        return Kept(received=[], updated=self.updated)
+
+
 @workflow.defn(name="saving", sandboxed=False)
 class Saving(Lifecycle[str, Spot]):
     """Performs an effect for the first message, and saves the others."""
@@ -118,3 +146,13 @@ def test_an_update_beside_a_refused_end_is_handled_after_it() -> None:
 
     assert world.findings == []
     assert world.database.store.snapshot("saving", "1") == {"received": ["message 1"], "updated": ["update 1"]}
+
+
+def test_an_update_beside_a_move_that_is_no_end_does_not_wait_for_postgresql() -> None:
+    explorer = of_lifecycle(Turning, "x", {CHARGE: "ok"}, (), ())
+    explorer.subject = replace(explorer.subject, secret="a subject with updates")
+
+    world = explorer.world(replace(DOUBT, faults=(), events=(Event(4.5, "away", 20.0), Event(9.0, "update", 1.0))))
+
+    assert world.findings == []
+    assert world.database.store.snapshot("turning", "1") == {"received": [], "updated": ["update 1", "turned"]}
