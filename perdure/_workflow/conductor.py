@@ -215,9 +215,11 @@ class Conductor:
     async def _cancel(self) -> None:
         """Lead the run from the cancel that ended the author's `run` to its end."""
         await self._settle()
-        if not self.run.final and not self.run.requests.cancelled_before:
-            await self._attend(self._author.cancelling(self.run.requests.begin_cancelling()))
-            await self._settle()
+        if not self.run.final:
+            request = self.run.requests.begin_cancelling()
+            if not self.run.requests.cancelled_before:
+                await self._attend(self._author.cancelling(request))
+                await self._settle()
         if not self.run.final:
             await self._end_cancelled()
 

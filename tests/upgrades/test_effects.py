@@ -285,3 +285,24 @@ async def test_a_doubt_about_an_effect_that_only_newer_code_declares_waits_for_t
     assert entity.other.accepted.total() == 1
     assert await entity.failures() == 0
     await replays(edition(effects.WithAnother), await entity.histories(), entity.world)
+
+
+async def test_a_cancelled_import_of_an_effect_that_only_newer_code_declares_waits_for_that_code(
+    entity: EditedEntity,
+) -> None:
+    async with entity.worker(effects.Escalating):
+        async with entity.world.db.transaction():
+            await entity.world.db.execute(
+                "select perdure.import_row('parcel', 'a', '{}', effect => 'send-note', effect_key => 'parcel/a/send-note')"
+            )
+            await entity.world.db.execute("select perdure.cancel('parcel', 'a', 'ann', 'not wanted')")
+        await entity.wants("the effect of parcel/a/send-note can't be read: this code does not declare it")
+    async with entity.worker(effects.WithAnother):
+        await entity.client.retry(PARCEL, "a", by="ann", note="deployed")
+        await entity.wants_nobody()
+        assert "send-note is in doubt" in await entity.wants_a_person()
+        await entity.client.resolve(PARCEL, "a", EffectStatus.ABANDONED, effect="send-note", by="ann", note="seen")
+        assert await entity.end() == "cancelled"
+    assert entity.other.accepted.total() == 0
+    assert await entity.failures() == 0
+    await replays(edition(effects.WithAnother), await entity.histories(), entity.world)
