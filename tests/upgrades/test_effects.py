@@ -293,7 +293,8 @@ async def test_a_cancelled_import_of_an_effect_that_only_newer_code_declares_wai
     async with entity.worker(effects.Escalating):
         async with entity.world.db.transaction():
             await entity.world.db.execute(
-                "select perdure.import_row('parcel', 'a', '{}', effect => 'send-note', effect_key => 'parcel/a/send-note')"
+                "select perdure.import_row('parcel', 'a', '{}', effect => 'send-note', "
+                "effect_key => 'parcel/a/send-note')"
             )
             await entity.world.db.execute("select perdure.cancel('parcel', 'a', 'ann', 'not wanted')")
         await entity.wants("the effect of parcel/a/send-note can't be read: this code does not declare it")
