@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializationInfo, TypeAdapter, field_serializer
 
 from perdure import Attempt, Effect, Entity, Repeat, Step
 from perdure.client.naming import input_text
 from perdure.contracts.attempt import boot_clock
+from perdure.contracts.dumping import dump
 from perdure.contracts.keys import Key
 from perdure.errors import InvalidInput
 from tests.apps.numbers import Measured, Numbers
@@ -40,6 +42,19 @@ class AsConstant(BaseModel):
     price: float
 
 
+class ForJson(BaseModel):
+    """Its serializer is for JSON alone, and reads the context that sealed data has."""
+
+    price: float
+
+    @field_serializer("price")
+    def as_text(self, price: float, info: SerializationInfo) -> str:
+        """See the class."""
+        if info.mode != "json":
+            raise RuntimeError("only JSON")
+        return f"{price} {(info.context or {})['currency']}"
+
+
 def effect(kind: Any) -> Effect[Any, None]:
     """An effect with this input."""
     return Effect[kind, None]("pay", timeout=timedelta(seconds=5), doubt=Repeat())
@@ -55,6 +70,7 @@ def effect(kind: Any) -> Effect[Any, None]:
         (dict[str, Any], lambda number: {"a": ({"no name": number},)}, r"a.0.\*"),
         (Any, lambda number: number, "the whole"),
         (AsConstant, lambda number: AsConstant(price=number), "price"),
+        (deque[float], lambda number: deque([1.0, number]), "1"),
     ],
 )
 def test_an_input_with_a_number_that_json_does_not_have_is_refused(
@@ -91,3 +107,8 @@ async def test_progress_and_lookup_hints_with_such_a_number_are_refused() -> Non
         with pytest.raises(InvalidInput, match=r"^numbers/a/pay: the lookup_hint is no JSON data"):
             await attempt.note(given)
     assert (attempt.latest, attempt.lookup_hint) == (None, None)
+
+
+def test_a_serializer_that_is_for_json_alone_loses_no_receipt() -> None:
+    data = dump(TypeAdapter(ForJson).serializer, ForJson(price=1.5), context={"currency": "EUR"})
+    assert data == {"price": "1.5 EUR"}
