@@ -35,8 +35,8 @@ begin
         raise exception 'perdure.forget: whether % happened is not known', quote_literal(doubtful)
             using hint = 'Settle it first (perdure resolve): afterwards nobody could.', errcode = 'object_not_in_prerequisite_state';
     end if;
-    select greatest(i.version, i.noted, max(t.version)) + 1 into newest from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
-    update ident x set tenant = null, noted = newest where x.lifecycle = i.lifecycle and x.id = i.id;
+    newest := take_version(i.lifecycle, i.id);
+    update ident x set tenant = null where x.lifecycle = i.lifecycle and x.id = i.id;
     delete from kept_effect k using effect x where x.lifecycle = i.lifecycle and x.id = i.id and k.key = x.key;
     foreach doubtful in array array['effect', 'message', 'outbox', 'rejected', 'behind', 'finding', 'carried_transition'] loop
         execute format('delete from perdure.%I x where x.lifecycle = $1 and x.id = $2', doubtful) using i.lifecycle, i.id;

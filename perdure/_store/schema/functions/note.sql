@@ -16,8 +16,7 @@ begin
     if not found then
         return null;
     end if;
-    select greatest(i.version, i.noted, max(t.version)) + 1 into newest from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
-    update ident x set noted = newest where x.lifecycle = i.lifecycle and x.id = i.id;
+    newest := take_version(i.lifecycle, i.id);
     insert into transition (lifecycle, id, generation, version, state, attention, why, made_by)
         select i.lifecycle, i.id, i.generation, newest, coalesce(e.state, i.final), e.attention, note_any.why, note_any.made_by
         from (select) one left join entity e on e.lifecycle = i.lifecycle and e.id = i.id;

@@ -8,8 +8,7 @@ begin
     if e.key is null then
         return;
     end if;
-    select greatest(i.version, i.noted, max(t.version)) + 1 into newest from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
-    update ident x set noted = newest where x.lifecycle = i.lifecycle and x.id = i.id;
+    newest := take_version(i.lifecycle, i.id);
     insert into transition (lifecycle, id, generation, version, state, attention, why, made_by, effect)
         select i.lifecycle, i.id, i.generation, newest,
             coalesce(x.state, i.final, 'starting'), x.attention, -- a row without a state: its run has entered none yet

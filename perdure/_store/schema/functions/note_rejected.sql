@@ -8,9 +8,7 @@ begin
     update entity x set attention = rejected_attention(r.lifecycle, r.id, r.generation)
         where x.lifecycle = r.lifecycle and x.id = r.id
             and (x.attention like 'rejected: %' or x.attention like 'a message was rejected: %');
-    update ident i set noted = greatest(i.version, i.noted,
-            (select max(t.version) from transition t where t.lifecycle = r.lifecycle and t.id = r.id)) + 1
-        where i.lifecycle = r.lifecycle and i.id = r.id returning noted into newest;
+    newest := take_version(r.lifecycle, r.id);
     insert into transition (lifecycle, id, generation, version, state, attention, why, made_by)
         select r.lifecycle, r.id, note_rejected.generation, newest, note_rejected.state,
             (select x.attention from entity x where x.lifecycle = r.lifecycle and x.id = r.id), why, note_rejected.made_by
