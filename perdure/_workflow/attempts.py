@@ -36,8 +36,8 @@ class Attempts(Generic[In, Out]):
         then: the state to enter if the effect is done.
 
     Attributes:
-        ordered_at: time at which the last attempt was ordered as an activity whose end no earlier answer decided. In a
-            workflow task that was lost, the record or a look-up may have given another answer, which ended the effect.
+        waited: whether an attempt was ordered as an activity whose end no earlier answer decided. In a workflow task
+            that was lost, the record or a look-up may have given another answer, which ended the effect.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Attempts(Generic[In, Out]):
         self._enters = entering
         self._then = then
         self._expires_at = expires_at
-        self.ordered_at: datetime | None = None
+        self.waited: bool = False
         self.begun: bool = False
         """Whether an attempt has begun in this run."""
         self._within: float | None = None
@@ -96,7 +96,7 @@ class Attempts(Generic[In, Out]):
         record = self._record
         way = Way(record.name, record.inline, record.limited, record.timeout, self._expires_at, self._wait_in_line)
         if not self._record.inline and not self._record.asked:
-            self.ordered_at = workflow.now()
+            self.waited = True
         try:
             async with self._recorder.under_way():
                 self._recorder.describe()

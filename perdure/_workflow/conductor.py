@@ -118,8 +118,8 @@ class Conductor:
         self.waiter.look()
         if performance.begun:
             go_ahead()
-        if performance.ordered_at is not None:
-            passed(performance.ordered_at)
+        if performance.has_waited:
+            passed(performance.ordered_first_at)
         return end
 
     async def take(self, step: Step[In, Out], given: In) -> Out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
@@ -92,11 +92,16 @@ class EffectRecord(Generic[In, Out]):
         return min(first, run.other_way_since or first) if self.inline else first
 
     def goes_another_way(self) -> None:
-        """Note that the author's code continues without the receipt. If the record of an inline attempt was lost, a
-        workflow task that was lost as well may have continued with it, to inline effects that this run orders later."""
-        if self.inline and self._was_lost:
+        """Note that the author's code continues without the receipt. If the record of an attempt was lost, a workflow
+        task that was lost as well may have continued with it, to inline effects that this run orders later."""
+        if self._was_lost:
             run = self._run
             run.other_way_since = min(self._since, run.other_way_since or self._since)
+
+    @property
+    def since(self) -> datetime:
+        """The earliest time at which the effect can have been ordered."""
+        return datetime.fromtimestamp(self._since / 1_000_000, UTC)
 
     @property
     def is_new(self) -> bool:

@@ -152,9 +152,14 @@ class Performance(Generic[In, Out]):
         return self._pauses.resolution
 
     @property
-    def ordered_at(self) -> datetime | None:
-        """Time at which the last attempt was ordered as an activity."""
-        return self._attempts.ordered_at
+    def has_waited(self) -> bool:
+        """Whether the performance has waited for an activity that ends no sooner in a task that was lost."""
+        return self._attempts.waited
+
+    @property
+    def ordered_first_at(self) -> datetime:
+        """The earliest time at which this run, or an earlier one, can have ordered the effect."""
+        return self.record.since
 
     @property
     def begun(self) -> bool:

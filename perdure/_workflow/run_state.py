@@ -193,6 +193,8 @@ class RunState:
         self.standing = Standing(self.state, self.since, None, self.came_from)
         self.how_far: str | None = None
         self.restored = carried.snapshot
+        self._restored_message = 0 if self.restored is None else carried.last_message
+        """Ordinal of the last message that the snapshot of the previous run holds."""
         self.restored_well = self.restored is None
         """Whether the author's lifecycle has restored its snapshot, so that its next snapshot is complete."""
         self.begun = False
@@ -402,8 +404,7 @@ class RunState:
         self.restored_well = True
 
     def kept(self, author: Author) -> tuple[Any, int]:
-        """The snapshot, and the last message that it holds. Without a snapshot, all messages would be delivered
-        again.
+        """The snapshot, and the last message that it holds. Without a snapshot, all messages are delivered again.
 
         Raises:
             InvalidInput: JSON does not have one of the snapshot's numbers.
@@ -413,7 +414,7 @@ class RunState:
         if self.restored_well or (self.begun and not self.standstill.stands):
             taken = author.snapshot()
         if taken is None:
-            return self.restored, 0
+            return self.restored, self._restored_message
         try:
             return dump(taken.__pydantic_serializer__, taken), self.last_message
         except InvalidInput as error:

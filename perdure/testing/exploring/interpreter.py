@@ -62,7 +62,7 @@ class Interpreter(Lifecycle[Any, Any]):
         self.received: list[str] = []
         self.updated: list[str] = []
         self._renewed = self._renewals = self._rounds = 0
-        self._given = Program(steps=[])
+        self._given: Program | None = None
 
     async def _interpret(self, given: Program) -> None:
         kept = self.restore(Kept)
@@ -75,12 +75,13 @@ class Interpreter(Lifecycle[Any, Any]):
             await self.enter(Place.ENDED)
 
     async def cancelling(self, request: OperatorRequest) -> None:
-        await self._all(self._given.at_cancel)
+        await self._all(self._program.at_cancel)
 
     @workflow.signal
     async def note(self, text: str) -> None:
         self.received.append(text)
-        for word, *arguments in self._given.at_message:
+        await self.wait_for(lambda: self._given is not None)
+        for word, *arguments in self._program.at_message:
             if word == "perform":
                 name, suffix, more = arguments
                 arguments = [name, f"{suffix}-{text}", more]
@@ -90,6 +91,10 @@ class Interpreter(Lifecycle[Any, Any]):
     async def append(self, text: str) -> str:
         self.updated.append(text)
         return text
+
+    @property
+    def _program(self) -> Program:
+        return self._given or Program(steps=[])
 
     def after(self, seconds: float) -> datetime:
         """A time, counted from the start of the entity."""
@@ -109,7 +114,7 @@ class Interpreter(Lifecycle[Any, Any]):
     async def _one(self, word: str, arguments: Sequence[Any]) -> None:
         match word:
             case "perform":
-                await _perform(self, arguments, self._given.secret)
+                await _perform(self, arguments, self._program.secret)
             case "gather":
                 await asyncio.gather(*(self._all(each) for each in arguments[0]))
             case "group":
@@ -126,7 +131,7 @@ class Interpreter(Lifecycle[Any, Any]):
                 until = self.after(arguments[1]) if arguments[1:] else None
                 await self.wait_for(lambda: len(self.received) >= arguments[0], until=until)
             case "step":
-                await self.step(COUNT, self._given.secret)
+                await self.step(COUNT, self._program.secret)
             case "enter":
                 await _come_before(self, Place(arguments[0]))
                 await self.enter(Place(arguments[0]))
