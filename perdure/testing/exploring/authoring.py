@@ -38,19 +38,23 @@ class Author:
         random, self._secret = self._random, secret
         large = random.random() < _LARGE
         steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
-        advance = self._advance(steps) if self._is_rare() and self._is_rare() else []
+        advance = self._advance(steps) if self._is_rare() and random.random() < 0.5 else []
         cancelling = [self._performance({})] if random.random() < 0.4 else []
         if random.random() < 0.3 and self._place < len(ORDER) - 1:
             steps.append(self._performance({"then": Place.ENDED.value}))
         given = Program(steps=steps, at_cancel=cancelling, secret=secret)
-        if self._is_rare() and self._is_rare():
-            given.at_message = [self._performance({})]
-            if random.random() < 0.4:
-                held = self._performance({random.choice(("entering", "then")): Place.HELD.value})
-                more = (["step"], ["save"], ["enter", Place.HELD.value], held)
-                given.at_message.insert(random.randrange(2), random.choice(more))
-        given.at_message += advance
+        given.at_message = self._handler(advance)
         return given
+
+    def _handler(self, words: list[Any]) -> list[Any]:
+        """The program of the handler of a message, with the words that it has already."""
+        random = self._random
+        if words or (self._is_rare() and random.random() < 0.5):
+            held = self._performance({random.choice(("entering", "then")): Place.HELD.value})
+            more = (["step"], ["save"], self._performance({}), random.choice((["enter", Place.HELD.value], held)))
+            words = [*words, *(each for each in more if random.random() < 0.3)]
+            random.shuffle(words)
+        return words
 
     def _advance(self, steps: list[Any]) -> list[Any]:
         """Let the handler of a message enter a state on the way. Returns its program."""

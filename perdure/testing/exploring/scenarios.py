@@ -42,6 +42,9 @@ def without_help(
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
     events = _possible(_events(random, _few(random, 0.9 * hostile)))
+    if isinstance(given, Program) and given.at_message:
+        messages = [replace(_event(random), what="message") for _ in range(random.randint(1, 3))]
+        events = _in_order([*events, *messages])
     return Scenario(
         seed=seed,
         given=given,
@@ -89,6 +92,10 @@ def _events(random: Random, count: int) -> tuple[Event, ...]:
             pause = random.choice((0.02, 0.1, 0.5, 2.0, 5.0)) * random.uniform(0.8, 1.2)
             event = replace(event, at=round(other.at + random.choice((0.0, other.seconds)) + pause, 3))
         events.append(event)
+    return _in_order(events)
+
+
+def _in_order(events: Sequence[Event]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda each: each.at))
 
 
