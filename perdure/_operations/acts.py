@@ -62,9 +62,17 @@ class Acts:
     asked: OperatorRequest
 
     async def resolve(
-        self, entity: Entity, outcome: EffectStatus, receipt: Any = None, effect: str | None = None
+        self,
+        entity: Entity,
+        outcome: EffectStatus,
+        receipt: Any = None,
+        effect: str | None = None,
+        attempt: int | None = None,
     ) -> str:
         """Say what became of an effect in doubt, also of an entity that ended with the doubt open.
+
+        Args:
+            attempt: number of the attempt that is meant; None = the last one.
 
         Raises:
             InvalidInput: a receipt beside another answer than *done* contradicts that answer.
@@ -78,7 +86,7 @@ class Acts:
             return await self._settle(entity, standing, outcome, receipt, effect)
         by, note = self.asked.by, self.asked.note  # the workflow's own move has them on record
         return await self.client.resolve(
-            entity.lifecycle, entity.id, outcome, by=by, note=note, receipt=receipt, effect=effect
+            entity.lifecycle, entity.id, outcome, by=by, note=note, receipt=receipt, effect=effect, attempt=attempt
         )
 
     async def retry(self, entity: Entity, *, send_refused: bool = True) -> str:

@@ -42,11 +42,14 @@ class Resolution(OperatorRequest):
         effect: name of the effect, with its suffix after a slash. It may be left out if only one is parked.
         outcome: `done`, `not_done` or `abandoned`.
         receipt: for `done`: the receipt as JSON, as the effect declares it.
+        attempt: number of the attempt that is meant. If the effect was attempted again since, the request is refused.
+            None = the last one.
     """
 
     effect: str | None = None
     outcome: EffectStatus
     receipt: Any = None
+    attempt: int | None = None
 
 
 class SendAgain(OperatorRequest):

@@ -322,6 +322,7 @@ class Client:
         note: str,
         receipt: Any = None,
         effect: str | None = None,
+        attempt: int | None = None,
     ) -> str:
         """Give the outcome of an effect in doubt; see `Resolution`. Returns a sentence about the result.
 
@@ -342,7 +343,7 @@ class Client:
 
         with bound_to(entity_of(lifecycle, entity_id)):
             receipt = to_jsonable_python(receipt, inf_nan_mode="constants", context=SEALING)
-        resolution = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
+        resolution = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect, attempt=attempt)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:
             return await self._update(lifecycle, entity_id, "resolve", resolution)

@@ -46,15 +46,15 @@ class Chosen(ABC):
         """Some of them, to be shown."""
         return (await self.page(connection, None))[:SAMPLE]
 
-    async def keys(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[str]]:
-        """The keys of their effects that are meant; none = that is not asked for."""
+    async def doubts(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[tuple[str, int]]]:
+        """Their effects in doubt that are meant: the key, and the number of the last attempt; none = not asked for."""
         return {}
 
-    async def following(self, connection: Connection, after: Name | None) -> dict[Name, Sequence[str]]:
-        """The next of them, each with the keys of its effects that are meant."""
+    async def following(self, connection: Connection, after: Name | None) -> dict[Name, Sequence[tuple[str, int]]]:
+        """The next of them, each with its effects in doubt that are meant."""
         names = [Name(row.lifecycle, row.id) for row in await self.page(connection, after)]
-        keys = await self.keys(connection, names)
-        return {name: keys.get(name, []) for name in names}
+        doubts = await self.doubts(connection, names)
+        return {name: doubts.get(name, []) for name in names}
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class Doubtful(Chosen):
         """See base class."""
         return await select_doubtful(connection, self.wanted, after)
 
-    async def keys(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[str]]:
+    async def doubts(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[tuple[str, int]]]:
         """See base class."""
-        found: dict[Name, list[str]] = {}
+        found: dict[Name, list[tuple[str, int]]] = {}
         for each in await keys_in_doubt(connection, self.wanted, names):
-            found.setdefault(Name(each.lifecycle, each.id), []).append(each.key)
+            found.setdefault(Name(each.lifecycle, each.id), []).append((each.key, each.attempts))
         return found
 
     async def sample(self, connection: Connection) -> Sequence[Any]:

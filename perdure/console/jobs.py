@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ from perdure._text.shown import one_line
 from perdure.console.folder import Folder
 from perdure.console.lasting import Lasting
 from perdure.console.roles import Person, Role
-from perdure.console.verbs import Fields, Verb
+from perdure.console.verbs import Fields, Parts, Verb
 from perdure.contracts.keys import Entity
 from perdure.errors import Forbidden, NotNow, PerdureError
 from perdure.logs import log_event
@@ -28,8 +28,8 @@ MOST, MOST_OF_ALL = 3, 30
 """Jobs under way of one person, and of all."""
 KEPT = 200
 """Jobs that are remembered; what they did is on record in any case."""
-Following = Callable[[Connection, Name | None], Awaitable[Mapping[Name, Sequence[str]]]]
-"""The next entities of a job behind one, each with the keys of its effects that are meant; none = that was the last."""
+Following = Callable[[Connection, Name | None], Awaitable[Mapping[Name, Parts]]]
+"""The next entities of a job behind one, each with the parts of it that are meant; none = that was the last."""
 REFUSALS = 100
 """Refusals of one job that are shown, the newest ones."""
 
@@ -68,22 +68,22 @@ class Job:
         """Do it, until all are dealt with, it is stopped, or its person is revoked; while the database is away, it
         waits."""
         self.lasting = lasting
-        keys: dict[Name, Sequence[str]] = {}
+        parts: dict[Name, Parts] = {}
 
         async def names() -> AsyncIterator[Name]:
             after: Name | None = None
 
-            async def next_page(connection: Connection) -> Mapping[Name, Sequence[str]]:
+            async def next_page(connection: Connection) -> Mapping[Name, Parts]:
                 return await following(connection, after)
 
             while page := await lasting.read(next_page):
-                keys.update(page)
+                parts.update(page)
                 for name in page:
                     yield name
                     after = name
 
         async def act(entity: Entity) -> str:
-            chosen = keys.pop(Name(entity.lifecycle, entity.id), ())
+            chosen = parts.pop(Name(entity.lifecycle, entity.id), ())
 
             async def do() -> str:
                 if self.revoked():

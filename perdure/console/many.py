@@ -13,7 +13,7 @@ from perdure.console.guarding import log
 from perdure.console.jobs import Following, Job, new_id
 from perdure.console.lasting import Lasting
 from perdure.console.page import View
-from perdure.console.verbs import Verb
+from perdure.console.verbs import Parts, Verb
 from perdure.contracts.keys import Entity
 from perdure.logs import log_event
 
@@ -21,31 +21,27 @@ RATE = 50.0
 """Entities a second of which an act on many begins at most."""
 
 
-async def act_on_one(
-    view: View, verb: Verb, entity: Entity, keys: Sequence[str] = (), *, asks_temporal: bool = True
-) -> str:
+async def act_on_one(view: View, verb: Verb, entity: Entity, parts: Parts = (), *, asks_temporal: bool = True) -> str:
     """Do it, in the name of the person, with the note of the form. Returns what came of it, in a few words.
 
     Check the person's role first: `view.require(Role.SETTLE, ...)`.
 
     Args:
-        keys: of the effects that are meant.
+        parts: the parts of it that are meant.
         asks_temporal: False = this time the act needs no workflow.
     """
     session = await view.session(view.form.get("note", ""))
     acts = await session.acts(asks_temporal=verb.asks_temporal and asks_temporal)
-    return await carry_out(view, verb, acts, entity, keys)
+    return await carry_out(view, verb, acts, entity, parts)
 
 
-async def carry_out(
-    view: View, verb: Verb, acts: Acts, entity: Entity, keys: Sequence[str], name: str | None = None
-) -> str:
+async def carry_out(view: View, verb: Verb, acts: Acts, entity: Entity, parts: Parts, name: str | None = None) -> str:
     """Do it for one entity: no page shows any more what it has outdated.
 
     Args:
         name: of the act in the log; None = that of the verb.
     """
-    answer = await verb.act(acts, entity, keys, view.form)
+    answer = await verb.act(acts, entity, parts, view.form)
     view.sources.outdate()
     log_event(log, "acted", verb=name or verb.name, entity=str(entity), by=view.person.name)
     return answer
@@ -70,7 +66,7 @@ async def act_on_many(
         rest: address of the page that shows those that are left.
     """
 
-    async def names(connection: Connection, after: Name | None) -> dict[Name, Sequence[str]]:
+    async def names(connection: Connection, after: Name | None) -> dict[Name, Parts]:
         found = await following(connection, after.entity if after else None)
         return {Name(each.lifecycle, each.id): () for each in found}
 

@@ -18,7 +18,10 @@ from perdure.errors import InvalidSetting, NotNow
 Fields = Mapping[str, str]
 LONGEST_NOTE = 2000
 """Characters of a reason."""
-Act = Callable[[Acts, Entity, Sequence[str], Fields], Awaitable[str]]
+Parts = Sequence[Any]
+"""The parts of an entity that an act is for: the key of each effect in doubt, with the number of its last attempt, or
+the numbers of rejected rows."""
+Act = Callable[[Acts, Entity, Parts, Fields], Awaitable[str]]
 
 
 class Among(StrEnum):
@@ -43,7 +46,7 @@ class Verb:
         among: which entities it is for.
         needs_note: whether a reason is asked for.
         asks_temporal: whether a workflow is asked.
-        act: for one entity, with the keys of its effects that were chosen.
+        act: for one entity, with the parts of it that were chosen.
     """
 
     name: str
@@ -61,28 +64,31 @@ class Verb:
 def resolving(receipts: Mapping[str, Any]) -> Act:
     """The act *resolve*, with the receipt of each key that has one of its own."""
 
-    async def resolve(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    async def resolve(acts: Acts, entity: Entity, doubts: Sequence[tuple[str, int]], fields: Fields) -> str:
         outcome, shared = chosen_outcome(fields), given_json(fields, "receipt")
-        if not keys:
+        if not doubts:
             raise NotNow(f"{entity}: nothing of it is in doubt any more: somebody or something was faster")
-        return "; ".join([await acts.resolve(entity, outcome, receipts.get(key, shared), key) for key in keys])
+        answers = [
+            await acts.resolve(entity, outcome, receipts.get(key, shared), key, attempt) for key, attempt in doubts
+        ]
+        return "; ".join(answers)
 
     return resolve
 
 
-async def _retry(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+async def _retry(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
     return await acts.retry(entity, send_refused="id" in fields)
 
 
-async def _send_again(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+async def _send_again(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
     return await acts.send_again(entity, fields.get("effect") or None)
 
 
-async def _cancel(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+async def _cancel(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
     return await acts.cancel(entity)
 
 
-async def _restart(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+async def _restart(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
     return await acts.restart(entity, given_json(fields, "input"))
 
 

@@ -96,8 +96,8 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     entity = Name(given["lifecycle"], given["id"]).entity
     if any(view.form.get(name, value) != value for name, value in one.seen.items()):
         raise NotNow(f"{entity} was restarted or attempted again since the form was loaded: load it again")
-    keys = [one.doubt.key] if verb is RESOLVE and one.doubt else []
-    answer = await act_on_one(view, verb, entity, keys, asks_temporal=not (verb is RESOLVE and one.final))
+    doubts = [(one.doubt.key, one.doubt.attempts)] if verb is RESOLVE and one.doubt else []
+    answer = await act_on_one(view, verb, entity, doubts, asks_temporal=not (verb is RESOLVE and one.final))
     return view.redirect(
         f"/entity/{entity.lifecycle}",
         id=entity.id,

@@ -33,13 +33,13 @@ ROWS = 50
 _PAGE = 500
 
 
-async def _retry(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields) -> str:
-    return "; ".join([f"{await retry_rejected(acts.pool, int(seq), acts.asked)} delivered again" for seq in seqs])
+async def _retry(acts: Acts, entity: Entity, seqs: Sequence[int], fields: Fields) -> str:
+    return "; ".join([f"{await retry_rejected(acts.pool, seq, acts.asked)} delivered again" for seq in seqs])
 
 
-async def _drop(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields) -> str:
+async def _drop(acts: Acts, entity: Entity, seqs: Sequence[int], fields: Fields) -> str:
     async with acts.pool.acquire() as connection:
-        ordered = await starts_last(connection, [int(seq) for seq in seqs])
+        ordered = await starts_last(connection, seqs)
     return "; ".join([f"{await drop_rejected(acts.pool, seq, acts.asked)} dropped" for seq in ordered])
 
 
@@ -128,7 +128,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     view.require(Role.SETTLE, row.lifecycle, row.tenant)
     entity = Entity(row.lifecycle, row.id)
     acts = await session.acts(asks_temporal=False)
-    answer = await carry_out(view, verb, acts, entity, [str(row.seq)], f"rejected {verb.name}")
+    answer = await carry_out(view, verb, acts, entity, [row.seq], f"rejected {verb.name}")
     return view.redirect("/rejected", notice=view.signed_notice(f"{entity}: {answer}"))
 
 
@@ -148,10 +148,10 @@ async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Resp
 
 async def _following(
     wanted: RejectedSelection, connection: Connection, after: Name | None
-) -> dict[Name, Sequence[str]]:
+) -> dict[Name, Sequence[int]]:
     """The next entities, with the numbers of what was rejected of each."""
     found = await rejected_by_entity(connection, wanted, after or ("", ""), _PAGE)
-    return {Name(lifecycle, entity_id): [str(each) for each in seqs] for lifecycle, entity_id, seqs in found}
+    return {Name(lifecycle, entity_id): seqs for lifecycle, entity_id, seqs in found}
 
 
 def _verb(view: View) -> Verb:

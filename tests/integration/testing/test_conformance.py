@@ -47,7 +47,7 @@ def when_waiting(name: str, *args: Any) -> When:
 
 
 def resolved_as(outcome: EffectStatus, receipt: Any = None) -> When:
-    return WhenParked("resolve", Resolution(**ANN, outcome=outcome, receipt=receipt))
+    return WhenParked("resolve", Resolution(by="ann", note="on the phone", outcome=outcome, receipt=receipt))
 
 
 RETRY = when_waiting("retry_now", OperatorRequest(**ANN))

@@ -151,6 +151,18 @@ async def test_a_second_resolution_at_the_same_time_is_refused(world: World, kin
         assert await world.ended(*_names(kind)) == "done"
 
 
+@one_way
+async def test_a_resolution_of_an_attempt_that_was_followed_by_another_is_refused(world: World, kind: Any) -> None:
+    async with _parked(world, kind, LOST, LOST):
+        said = await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="ann", note="silent", attempt=1)
+        assert said == "resolved as not_done"
+        await world.counterparty.saw("do", count=2)
+        await _wait_until_parked(world, kind)
+        with pytest.raises(NotNow, match=r"attempt 1 of .* is settled: attempt 2 is in doubt"):
+            await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="bob", note="silent", attempt=1)
+    assert world.counterparty.seen("do") == 2
+
+
 @asynccontextmanager
 async def _parked(world: World, kind: Any, *replies: dict[str, Any]) -> AsyncIterator[None]:
     """A worker, and an entity `a` whose first attempts got these replies."""
