@@ -98,7 +98,7 @@ class Attempts(Generic[In, Out]):
         if not self._record.inline and not self._record.asked:
             self.waited = True
         try:
-            async with self._recorder.under_way():
+            async with self._recorder.under_way(enters=order.write.move is not None):
                 self._recorder.describe()
                 summary = markdown(f"{self._record.slot}: attempt {order.number}")
                 report = await call(self._record.effect, order, way, summary)
@@ -139,7 +139,7 @@ class Attempts(Generic[In, Out]):
         # the mirror can show that. The state is written again if this run has shown an earlier state since.
         if run.declared.allows(run.state, enters):
             begun_at = known.effect.version if op is FenceOp.READ else 0  # the other writes have raised it
-            if standing in (run.state, enters) and self._recorder.last_move > begun_at:
+            if standing in (run.state, enters) and self._recorder.overwrites(begun_at):
                 await self._recorder.move(enters)
             self._recorder.show(enters)
 
@@ -297,7 +297,7 @@ class Attempts(Generic[In, Out]):
 
     async def _show_over(self, state: str) -> None:
         """Write the state of an attempt again if another write of this run shows the earlier state, or will."""
-        if state == self._shown != self._before.state and self._recorder.last_move > self._record.known.effect.version:
+        if state == self._shown != self._before.state and self._recorder.overwrites(self._record.known.effect.version):
             await self._recorder.move(state)
 
     async def _lost(self, failure: BaseException) -> None:

@@ -32,13 +32,14 @@ class Recorder:
     Attributes:
         last_move: version of the newest write that shows a state.
         in_flight: number of calls and writes under way.
+        entering: number of attempts under way that enter a state with their record. The run does not know when.
     """
 
     def __init__(self, run: RunState, author: Author) -> None:
         self._run = run
         self._author = author
         self.last_move = 0
-        self.in_flight = 0
+        self.in_flight = self.entering = 0
         self._closed = False
         shown = workflow.info().typed_search_attributes
         self._word = None if shown.get(ATTENTION) is None else _BEFORE
@@ -112,15 +113,25 @@ class Recorder:
         return await self.write(self.order(fence=fence))
 
     @asynccontextmanager
-    async def under_way(self) -> AsyncIterator[None]:
-        """Surround a call or a write. Meanwhile the run neither ends nor continues as new."""
+    async def under_way(self, *, enters: bool = False) -> AsyncIterator[None]:
+        """Surround a call or a write. Meanwhile the run neither ends nor continues as new.
+
+        Args:
+            enters: whether it is an attempt that enters a state.
+        """
         if self._closed:
             await for_ever()
         self.in_flight += 1
+        self.entering += enters
         try:
             yield
         finally:
             self.in_flight -= 1
+            self.entering -= enters
+
+    def overwrites(self, version: int) -> bool:
+        """Whether a state on record of this version was overwritten by this run, or may be in a moment."""
+        return self.last_move > version or self.entering > 0
 
     def close(self) -> None:
         """Note that the run is over: no call or write begins in it any more."""
