@@ -25,7 +25,7 @@ class Observed:
         settled_by_person: keys of effects that a person has resolved.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
-        doubts_after_end: keys of effects that the store first recorded, as in doubt, after their entity had ended.
+        doubts_after_end: keys of effects that came to be in doubt on record after their entity had ended.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
         workers_lost: whether a worker was killed, frozen or cut off.
