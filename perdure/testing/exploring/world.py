@@ -303,10 +303,11 @@ def _watching(world: World) -> Iterator[None]:
     def begins(performance: Performance[Any, Any], again: bool) -> None:
         if again:
             world.observed.performed_again.add(str(performance.key))
+        if performance.settles:  # the terms are those of the doubt, and not of the attempts
+            return
         if performance.record.own is not None and performance.record.own.doubt is not None:
             world.observed.policies[str(performance.key)] = performance.record.own.doubt
-        if not performance.settles:
-            world.observed.note_expiry(str(performance.key), performance.expires_at)
+        world.observed.note_expiry(str(performance.key), performance.expires_at)
 
     def answered(performance: Performance[Any, Any], end: Answer) -> None:
         if not workflow.unsafe.is_replaying():
