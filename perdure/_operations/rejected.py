@@ -138,7 +138,7 @@ async def retry_rejected(pool: Pool, seq: int, asked: OperatorRequest, corrected
         NoSuchEntity: nothing that was rejected has this number: it may have been dealt with meanwhile.
         NotNow: its entity has ended, or was restarted.
         InvalidInput: an argument can't be used.
-        DatabaseUnavailable: no answer.
+        DatabaseUnavailable: no answer, or another transaction holds the entity.
     """
     return await _carry_out(pool, _RETRY, seq, asked, corrected)
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from perdure._operations.bulk import UNANSWERED
 from perdure._operations.rejected import (
     Rejected,
     RejectedSelection,
@@ -26,7 +27,7 @@ from perdure.cli.cli import ACT, cli
 from perdure.cli.database import opened, transaction
 from perdure.cli.printing import MOST, complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
-from perdure.errors import InvalidInput, NoSuchEntity, NotNow
+from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow
 
 Seqs = Annotated[
     list[int] | None,
@@ -151,16 +152,24 @@ def _carry_out(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> None
 
 
 async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tuple[int, int]:
-    """Each in a transaction of its own: what can't be done harms none of the others, and nothing is held for long."""
-    accepted = failed = 0
+    """Each in a transaction of its own: what can't be done harms none of the others, and nothing is held for long.
+
+    Raises:
+        DatabaseUnavailable: so many in a row had no answer that one entity is not the cause.
+    """
+    accepted = failed = in_a_row = 0
     async with opened() as pool:
         for seq in seqs:
             try:
                 kind = await act(pool, seq)
-            except (InvalidInput, NoSuchEntity, NotNow) as error:
+            except (DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow) as error:
+                in_a_row = in_a_row + 1 if isinstance(error, DatabaseUnavailable) else 0
+                if in_a_row == UNANSWERED:
+                    raise
                 failed += 1
                 complain(f"{seq}: {error}")
                 continue
+            in_a_row = 0
             accepted += 1
             if named:
                 print_line(f"{seq}: {kind} {done}")

@@ -14,7 +14,7 @@ from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
-from perdure.errors import InvalidInput, NoSuchEntity, NotNow
+from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow
 
 _query = queries(__name__)
 
@@ -48,7 +48,7 @@ async def carry_out(pool: Pool, call: Call) -> Any:
         NoSuchEntity: there is no such entity.
         NotNow: the call makes no sense in the entity's present state.
         InvalidInput: an argument cannot be used.
-        DatabaseUnavailable: no answer.
+        DatabaseUnavailable: no answer, or another transaction holds the entity.
     """
     with refusals(str(call)):
         return await pool.fetchval(call.sql("${}"), *call.values)
@@ -62,6 +62,8 @@ def refusals(what: str) -> Iterator[None]:
             yield
     except asyncpg.NoDataFoundError as error:
         raise NoSuchEntity(_with_hint(error)) from error
+    except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:  # the first is of the class below
+        raise DatabaseUnavailable(f"{what}: another transaction holds it: try again later") from error
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
         raise NotNow(_with_hint(error)) from error
     except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:

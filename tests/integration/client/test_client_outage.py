@@ -53,3 +53,16 @@ async def test_a_wait_outlives_a_read_that_takes_too_long_and_a_look_reports_it(
     await world.db.execute(quick)
     await world.db.execute("update perdure.ident set final = 'done'")
     assert (await waiting).final
+
+
+async def test_a_call_that_another_transaction_holds_up_is_no_refusal(world: World) -> None:
+    """A caller gives up after `NotNow`: the entity does not want the message. Here it only waits for a lock."""
+    for call in (
+        lambda: world.client.start("lookup", "a", Booking()),
+        lambda: world.client.restart("lookup", "b", by="ann", note="again"),
+    ):
+        async with world.db.transaction():
+            await world.db.execute("select perdure.start('lookup', id, '{}') from unnest(array['a', 'b']) id")
+            await world.db.execute("select from perdure.ident for update")
+            with pytest.raises(DatabaseUnavailable, match="lookup/.: another transaction holds it: try again later"):
+                await call()

@@ -313,3 +313,14 @@ async def test_an_act_on_rejected_rows_requires_a_name(world: World, call: str) 
     with pytest.raises(asyncpg.InvalidParameterValueError) as refusal:
         await world.db.execute(f"select perdure.{call}", seq)
     assert "Give who requests it" in str(refusal.value.hint)
+
+
+async def test_one_that_another_transaction_holds_has_no_answer_and_harms_none_of_the_others(world: World) -> None:
+    held, free = await rejected(world, "a"), await rejected(world, "b")
+    async with world.db.transaction():
+        await world.db.execute("select from perdure.ident where id = 'a' for update")
+        end = await perdure(world, "retry", str(held), str(free), "--by", "ann")
+    assert (end.exit_code, end.stdout) == (1, f"{free}: start delivered again\n")
+    assert end.stderr == (f"perdure: {held}: rejected {held}: another transaction holds it: try again later\n")
+    end = await perdure(world, "retry", str(held), "--by", "ann")
+    assert (end.exit_code, end.stdout) == (0, f"{held}: start delivered again\n")
