@@ -44,6 +44,7 @@ class Acts:
     All of them raise:
         NoSuchEntity: the database has no entity of that id.
         NotNow, AlreadyFinished: it makes no sense in the state that the entity is in, or came too late.
+        NotPermitted: this role may not.
         DatabaseUnavailable, TemporalUnavailable: no answer; whether it was accepted is not known.
         NotOnRecord: it was accepted, and who requested it could not be recorded.
 

@@ -138,6 +138,7 @@ async def retry_rejected(pool: Pool, seq: int, asked: OperatorRequest, corrected
         NoSuchEntity: nothing that was rejected has this number: it may have been dealt with meanwhile.
         NotNow: its entity has ended, or was restarted.
         InvalidInput: an argument can't be used.
+        NotPermitted: this role may not.
         DatabaseUnavailable: no answer, or another transaction holds the entity.
     """
     return await _carry_out(pool, _RETRY, seq, asked, corrected)
@@ -147,7 +148,7 @@ async def drop_rejected(pool: Pool, seq: int, asked: OperatorRequest) -> str:
     """Give it up: a first start as if it had never been, a restart so that the entity is finished again, a message.
 
     Raises:
-        NoSuchEntity, NotNow, InvalidInput, DatabaseUnavailable: see `retry_rejected`.
+        NoSuchEntity, NotNow, InvalidInput, NotPermitted, DatabaseUnavailable: see `retry_rejected`.
     """
     return await _carry_out(pool, _DROP, seq, asked)
 

@@ -26,9 +26,10 @@ async def opened() -> AsyncIterator[Pool]:
     Raises:
         DatabaseUnavailable: no PostgreSQL answers.
         SchemaMismatch: its schema is missing, too old or too new.
+        NotPermitted: this role may not use it.
     """
     async with _connections() as pool:
-        with answering():
+        with answering(), _permitted("operator"):
             async with pool.acquire() as connection:
                 await schema.check(connection)
         yield pool
@@ -62,11 +63,17 @@ async def reading() -> AsyncIterator[Connection]:
         DatabaseUnavailable, SchemaMismatch: see `transaction`.
         NotPermitted: this role may not read the tables.
     """
-    try:
+    with _permitted("reader"):
         async with transaction(reads=True) as connection:
             yield connection
+
+
+@contextmanager
+def _permitted(kind: str) -> Iterator[None]:
+    try:
+        yield
     except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as reader`") from error
+        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as {kind}`") from error
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from perdure._store.postgres import Pool
 from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
-from perdure.cli.database import opened, transaction
+from perdure.cli.database import opened, reading
 from perdure.cli.printing import MOST, complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
-from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow
+from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow, NotPermitted
 
 Seqs = Annotated[
     list[int] | None,
@@ -162,7 +162,7 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
         for seq in seqs:
             try:
                 kind = await act(pool, seq)
-            except (DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow) as error:
+            except (DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow, NotPermitted) as error:
                 in_a_row = in_a_row + 1 if isinstance(error, DatabaseUnavailable) else 0
                 if in_a_row == UNANSWERED:
                     raise
@@ -177,12 +177,12 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
 
 
 async def _starts_last(seqs: Sequence[int]) -> list[int]:
-    async with transaction() as connection:
+    async with reading() as connection:
         return await starts_last(connection, seqs)
 
 
 async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[Rejected]:
-    async with transaction() as connection:
+    async with reading() as connection:
         found = await select_rejected(connection, RejectedSelection(lifecycle, reason), limit)
         if lifecycle is not None and not found:
             await check_lifecycle(connection, lifecycle)

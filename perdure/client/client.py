@@ -140,6 +140,7 @@ class Client:
             UnknownConnection: the connection blocks (use `SyncClient`), or is of an unknown library.
             NotConnected: `connection` is missing in synchronous code, or the client has no connections of its own.
             DatabaseUnavailable: no answer. Start again: a second start changes nothing. Only without `connection`.
+            NotPermitted: the database role lacks a right. Only without `connection`.
         """
         asked = verbs.start(self._app, lifecycle, entity_id, given, tenant, not_before, priority)
         with verbs.traced(asked) as call:
@@ -170,7 +171,8 @@ class Client:
 
         Raises:
             InvalidEntity, InvalidInput, UnknownLifecycle, NoTransaction, UnknownConnection, NotConnected: as `start`.
-            NoSuchEntity, DatabaseUnavailable: only without `connection`; with it, the library raises its own error.
+            NoSuchEntity, NotPermitted, DatabaseUnavailable: only without `connection`; with it, the library raises its
+                own error.
         """
         asked = verbs.signal(self._app, lifecycle, entity_id, name, payload, message_id, not_before)
         return str(await self._carry(asked, connection))

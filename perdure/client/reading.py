@@ -14,7 +14,7 @@ from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
-from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow
+from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow, NotPermitted
 
 _query = queries(__name__)
 
@@ -48,6 +48,7 @@ async def carry_out(pool: Pool, call: Call) -> Any:
         NoSuchEntity: there is no such entity.
         NotNow: the call makes no sense in the entity's present state.
         InvalidInput: an argument cannot be used.
+        NotPermitted: the database role lacks a right.
         DatabaseUnavailable: no answer, or another transaction holds the entity.
     """
     with refusals(str(call)):
@@ -66,6 +67,9 @@ def refusals(what: str) -> Iterator[None]:
         raise DatabaseUnavailable(f"{what}: another transaction holds it: try again later") from error
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
         raise NotNow(_with_hint(error)) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        how = "" if getattr(error, "hint", None) else ": an owner of the schema grants it by `perdure grant`"
+        raise NotPermitted(f"{what}: {_with_hint(error)}{how}") from error
     except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
         raise InvalidInput(f"{what}: {_with_hint(error)}") from error
 

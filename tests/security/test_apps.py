@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import pytest
+from typer.testing import CliRunner
 
-from perdure.errors import InvalidSetting
+from perdure import Client
+from perdure.cli import cli
+from perdure.errors import InvalidSetting, NotPermitted
 from tests.security.conftest import Roles, perdure
 from tests.world import World
 
@@ -198,3 +203,23 @@ async def test_a_role_of_callbacks_can_call_back_and_nothing_else(world: World, 
     assert await web.fetchval("select perdure.signal('payment', 'a', 'reported')") == "sent"
     with pytest.raises(DENIED):
         await web.execute("select perdure.signal('order', 'a', 'hear')")
+
+
+async def test_a_role_without_a_right_is_told_which_and_sees_no_error_of_the_driver(world: World, roles: Roles) -> None:
+    reader, stranger = await roles.make("reader"), await roles.make("stranger")
+    await perdure(world, "grant", reader, "--as", "reader")
+    async with Client.connect(world.config.model_copy(update={"database_url": roles.url(reader)})) as client:
+        with pytest.raises(NotPermitted, match="start of order/b: permission denied for function start"):
+            await client.start("order", "b", {})
+    for role, *words in (
+        (reader, "rejected", "retry", "1", "--by", "ann"),
+        (stranger, "rejected", "drop", "1", "--by", "ann"),
+        (stranger, "rejected", "list"),
+    ):
+        environment = {**world.environment(), "PERDURE_DATABASE_URL": roles.url(role)}
+        end = await asyncio.to_thread(CliRunner().invoke, cli, words, env=environment)
+        assert end.exit_code == 1
+        why = end.stderr or str(end.exception)
+        assert "permission denied for" in why, words
+        assert "perdure grant" in why, words
+        assert end.stderr or isinstance(end.exception, NotPermitted), words

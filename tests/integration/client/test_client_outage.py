@@ -64,5 +64,5 @@ async def test_a_call_that_another_transaction_holds_up_is_no_refusal(world: Wor
         async with world.db.transaction():
             await world.db.execute("select perdure.start('lookup', id, '{}') from unnest(array['a', 'b']) id")
             await world.db.execute("select from perdure.ident for update")
-            with pytest.raises(DatabaseUnavailable, match="lookup/.: another transaction holds it: try again later"):
+            with pytest.raises(DatabaseUnavailable, match=r"lookup/.: another transaction holds it: try again later"):
                 await call()
