@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from perdure.contracts import EffectStatus
-from perdure.errors import NoSuchEntity, NotNow
+from perdure.errors import InvalidInput, NoSuchEntity, NotNow
 from tests.acceptance.bookings import time_enough
 from tests.apps.bodies import app
 from tests.apps.bookings import Count, Counter, Escalate, LookupBooking
@@ -80,3 +81,20 @@ async def test_an_unknown_entity_is_not_restarted(world: World) -> None:
 
 async def _delivered(world: World) -> bool:
     return not (await world.client.status("counter", "a")).waits_for_delivery
+
+
+async def test_a_restart_that_names_nobody_or_whose_input_no_relay_could_deliver_is_refused(world: World) -> None:
+    """Such an input would be rejected later, and the entity would be open without a run."""
+    async with world.worker(app):
+        await world.client.start(LookupBooking, "a", Booking())
+        await world.ended("lookup", "a")
+    for who in ("", "x" * 201):
+        with pytest.raises(InvalidInput, match="or its note can not be used"):
+            await world.client.restart("lookup", "a", by=who, note="again")
+    for given, why in (
+        (f"[{'[' * 100}0{']' * 100}]", "nested 100 levels deep"),
+        (f'"{"x" * 2000000}"', "are too many"),
+    ):
+        with pytest.raises(asyncpg.ProgramLimitExceededError, match=why):
+            await world.db.execute("select perdure.restart('lookup', 'a', 'ann', 'again', $1)", given)
+    assert (await world.client.status("lookup", "a")).final

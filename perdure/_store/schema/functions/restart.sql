@@ -9,6 +9,11 @@ declare
     last finished;
 begin
     perform check_read_committed('restart');
+    if coalesce(restart_any.made_by, '') = '' or length(restart_any.made_by) > 200 or length(note) > 2000 then
+        raise exception 'perdure.restart: made_by % or its note can not be used', coalesce(quote_literal(left(restart_any.made_by, 60)), 'null')
+            using hint = 'Give who requests it, in 1 to 200 characters, and why, in at most 2000.', errcode = 'invalid_parameter_value';
+    end if;
+    perform check_payload('restart', restart_any.input);
     select * into i from ident x where x.lifecycle = restart_any.lifecycle and x.id = entity_id for no key update;
     if not found then
         raise exception 'perdure.restart: there is no %/%', restart_any.lifecycle, entity_id
