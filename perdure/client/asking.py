@@ -6,15 +6,20 @@ import asyncio
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import temporalio.client
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._crypto.codec import encrypting_client
+from perdure._crypto.private import SEALING
+from perdure._crypto.sealed import bound_to
 from perdure._store.postgres import Pool
+from perdure._text.privacy import describe_invalid
 from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.client.calls import Call, as_json, call
 from perdure.client.reading import read_status
@@ -25,8 +30,37 @@ from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
 from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NotThisDatabase, NoWorkflow, TemporalUnavailable
 from perdure.settings import Settings
 
+R = TypeVar("R", bound=OperatorRequest)
+
 PATIENCE = timedelta(seconds=20)
 """The default time to wait for the answer to an update."""
+
+
+def requested(kind: type[R], entity: Entity, **given: Any) -> R:
+    """A request about the entity.
+
+    Raises:
+        InvalidInput: an argument cannot be used.
+    """
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        raise InvalidInput(f"{entity}: {describe_invalid(error)}") from None
+
+
+def receipt_data(entity: Entity, given: Any) -> Any:
+    """The receipt of a person as JSON data, sealed for the entity.
+
+    Raises:
+        InvalidInput: it is no JSON data.
+    """
+    try:
+        with bound_to(entity):
+            data = to_jsonable_python(given, inf_nan_mode="constants", context=SEALING)
+        to_json(data)  # a lone surrogate
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidInput(f"{entity}: the receipt is no JSON: {error}") from None
+    return data
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic_core import to_jsonable_python
-
 from perdure.client import verbs
 from perdure.client.calls import Call
 from perdure.client.connections import AsyncConnection, awaited, carry_awaited
@@ -195,8 +193,10 @@ class Client:
         if connection is not None:
             return str(await self._carry(verbs.cancel(lifecycle, entity_id, by, note), connection))
         from perdure._wire.requests import OperatorRequest
+        from perdure.client.asking import requested
 
-        return await self._update(lifecycle, entity_id, "cancel", OperatorRequest(by=by, note=note))
+        entity = entity_of(lifecycle, entity_id)
+        return await self._update(entity, "cancel", requested(OperatorRequest, entity, by=by, note=note))
 
     @awaited
     async def restart(
@@ -331,6 +331,7 @@ class Client:
         Also resolves a doubt of an entity that ended with the doubt open (expired, cancelled).
 
         Raises:
+            InvalidInput: an argument cannot be used.
             NotThisDatabase: the client's scope is not that of its database; nothing was sent.
             DatabaseUnavailable: PostgreSQL does not answer.
             NotNow: no effect waits for a person, or the receipt does not fit. The message has the reason.
@@ -338,17 +339,15 @@ class Client:
             AlreadyFinished: the entity has ended, and no effect of it is in doubt.
             TemporalUnavailable: no Temporal server or no worker answered. Whether the request was accepted is unknown.
         """
-        from perdure._crypto.private import SEALING
-        from perdure._crypto.sealed import bound_to
         from perdure._wire.requests import Resolution
-        from perdure.client.asking import settling
+        from perdure.client.asking import receipt_data, requested, settling
 
-        with bound_to(entity_of(lifecycle, entity_id)):
-            receipt = to_jsonable_python(receipt, inf_nan_mode="constants", context=SEALING)
-        resolution = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect, attempt=attempt)
+        entity = entity_of(lifecycle, entity_id)
+        given = {"outcome": outcome, "effect": effect, "attempt": attempt, "receipt": receipt_data(entity, receipt)}
+        resolution = requested(Resolution, entity, by=by, note=note, **given)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:
-            return await self._update(lifecycle, entity_id, "resolve", resolution)
+            return await self._update(entity, "resolve", resolution)
         status = await self._carry(settling(standing, resolution), None)
         return f"resolved as {status}; it had ended as {standing.state}"
 
@@ -362,17 +361,21 @@ class Client:
                 `NotNow` for an entity whose retry would do that.
         """
         from perdure._wire.requests import RetryRequest
+        from perdure.client.asking import requested
 
-        asked = RetryRequest(by=by, note=note, send_refused=send_refused)
-        return await self._update(lifecycle, entity_id, "retry_now", asked)
+        entity = entity_of(lifecycle, entity_id)
+        asked = requested(RetryRequest, entity, by=by, note=note, send_refused=send_refused)
+        return await self._update(entity, "retry_now", asked)
 
     async def send_again(
         self, lifecycle: Which, entity_id: object, *, by: str, note: str, effect: str | None = None
     ) -> str:
         """Send an effect anew that ended without being done, with a new key; raises as `resolve`."""
         from perdure._wire.requests import SendAgain
+        from perdure.client.asking import requested
 
-        return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
+        entity = entity_of(lifecycle, entity_id)
+        return await self._update(entity, "send_again", requested(SendAgain, entity, by=by, note=note, effect=effect))
 
     async def _carry(self, asked: Call, connection: AsyncConnection | None) -> Any:
         if connection is not None:
@@ -382,12 +385,11 @@ class Client:
 
         return await carry_out(pool, asked)
 
-    async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: OperatorRequest) -> str:
+    async def _update(self, entity: Entity, update: str, asked: OperatorRequest) -> str:
         from perdure.client.asking import PATIENCE, Asking
         from perdure.settings import settings
 
         patience = PATIENCE if self._patience is None else self._patience
-        entity = entity_of(lifecycle, entity_id)
         asking = Asking(self._pool, self._temporal_client, self._config or settings(), entity, patience)
         return await asking.update(update, asked)
 

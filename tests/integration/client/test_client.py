@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from perdure import Client
+from perdure.contracts import EffectStatus
 from perdure.errors import (
     DatabaseUnavailable,
     InvalidEntity,
@@ -195,3 +196,19 @@ async def test_sql_of_its_own_is_refused_with_a_hint_too(world: World) -> None:
         with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
             await world.db.execute(f"select {call}")
         assert refused.value.hint
+
+
+async def test_a_request_of_a_person_that_can_not_be_sent_is_refused_before_anything_is_sent(world: World) -> None:
+    await world.client.start("lookup", "a", Booking())
+    client, done = world.client, EffectStatus.DONE
+    for call, why in (
+        (client.cancel("lookup", "a", by=""), "by: String should have at least 1 character"),
+        (client.retry("lookup", "a", by="a" * 201), "by: String should have at most 200 characters"),
+        (client.send_again("lookup", "a", by="\ud800", note="x"), "by: "),
+        (client.resolve("lookup", "a", done, by="ann", note="x" * 2001), "note: String should have at most"),
+        (client.resolve("lookup", "a", done, by="ann", note="x", receipt=object()), "the receipt is no JSON: "),
+        (client.resolve("lookup", "a", done, by="ann", note="x", receipt=b"\xff"), "the receipt is no JSON: "),
+        (client.resolve("lookup", "a", done, by="ann", note="x", receipt=["\ud800"]), "the receipt is no JSON: "),
+    ):
+        with pytest.raises(InvalidInput, match=f"^lookup/a: {why}"):
+            await call
