@@ -27,7 +27,15 @@ from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
-from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NotThisDatabase, NoWorkflow, TemporalUnavailable
+from perdure.errors import (
+    AlreadyFinished,
+    InvalidInput,
+    NotNow,
+    NotThisDatabase,
+    NoWorkflow,
+    TemporalUnavailable,
+    Unopenable,
+)
 from perdure.settings import Settings
 
 R = TypeVar("R", bound=OperatorRequest)
@@ -90,7 +98,8 @@ class Asking:
             NotNow: the request makes no sense in the lifecycle's present state.
             NoWorkflow: no workflow of the entity is open in Temporal.
             AlreadyFinished: the entity has ended.
-            TemporalUnavailable: no Temporal server or no worker answered. Whether the request was accepted is unknown.
+            TemporalUnavailable: no Temporal server or no worker answered, or this process does not have the key of the
+                answer. Whether the request was accepted is unknown.
         """
         scope = self.config.scope or ""
         standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
@@ -109,6 +118,10 @@ class Asking:
             return await _executed(handle, update, asked, self.patience)
         except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise await self._refusal(error) from error
+        except Unopenable as error:
+            raise TemporalUnavailable(
+                f"{self.entity}: the answer can't be read, so it is not known whether that was accepted: {error}"
+            ) from error
 
     async def _refusal(self, error: Exception) -> Exception:
         standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)

@@ -337,7 +337,8 @@ class Client:
             NotNow: no effect waits for a person, or the receipt does not fit. The message has the reason.
             NoWorkflow: no workflow of the entity is open in Temporal.
             AlreadyFinished: the entity has ended, and no effect of it is in doubt.
-            TemporalUnavailable: no Temporal server or no worker answered. Whether the request was accepted is unknown.
+            TemporalUnavailable: no Temporal server or no worker answered, or this process does not have the key of the
+                answer. Whether the request was accepted is unknown.
         """
         from perdure._wire.requests import Resolution
         from perdure.client.asking import receipt_data, requested, settling

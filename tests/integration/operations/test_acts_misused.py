@@ -8,6 +8,7 @@ from typer.testing import Result
 from tests.apps.contracts import Booking
 from tests.apps.talking import Plod, Rest, Ring, app
 from tests.command import perdure
+from tests.integration.crypto.fixtures import FIRST, SECOND, keys
 from tests.integration.operations.acts import LOST, delivered, parked, untouched
 from tests.world import World
 
@@ -157,3 +158,24 @@ async def test_a_cancel_is_sent_and_noted_once_however_often_it_is_asked_for(wor
     assert (end.exit_code, end.stdout) == (0, f"rest/a: {said}\n")
     assert await world.db.fetchval("select count(*) from perdure.message where kind = 'cancel'") == 1
     assert await world.db.fetchval("select count(*) from perdure.transition where made_by = 'ann'") == 1
+
+
+async def test_an_answer_whose_key_the_operator_lacks_is_no_refusal(world: World) -> None:
+    """As of somebody whose machine was left out when the key was changed: the act itself was accepted."""
+    world.counterparty.replies_to = {"a": [LOST], "b": [LOST]}
+    why = (
+        "the answer can't be read, so it is not known whether that was accepted: it is encrypted with the key 'second'"
+    )
+    chosen = ("--as", "abandoned", *NOTE)
+    async with world.worker(app, **keys(SECOND, FIRST)):
+        for entity_id in "ab":
+            await world.client.start(Ring, entity_id, Booking())
+        await parked(world, 2)
+        end = await perdure(world, "resolve", "ring", "a", *chosen, PERDURE_KEYS=FIRST)
+        assert (end.exit_code, end.stderr.startswith(f"perdure: ring/a: {why}")) == (1, True), end.stderr
+        assert end.stderr.endswith("add 'second' to PERDURE_KEYS [PERDURE-3201]\n")
+        end = await perdure(world, "resolve", "--lifecycle", "ring", "--yes", *chosen, PERDURE_KEYS=FIRST)
+        assert (end.exit_code, end.stdout) == (1, "0 resolved as abandoned, 1 without an answer\n"), end.stderr
+        assert end.stderr.startswith(f"perdure: ring/b: {why}")
+        settled = "select count(*) = 2 from perdure.effect where status = 'abandoned'"
+        await world.until(lambda: world.db.fetchval(settled), "both settled")
