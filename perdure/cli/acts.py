@@ -127,6 +127,8 @@ def restart(
     if given is not None and targets.entity_id is None:
         refuse("--input is of one entity: give LIFECYCLE and ID", 2)
     another = None if given is None else _json(given, "--input")
+    if given is not None and another is None:
+        refuse("--input is null, and would run it with the input of last time: leave --input out for that", 2)
     carry_out(
         targets, Verb("restart", "restarted", lambda acts, entity: acts.restart(entity, another), asks_temporal=False)
     )

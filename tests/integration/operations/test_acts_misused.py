@@ -81,6 +81,8 @@ async def test_wrong_usage_says_what_is_wrong_and_changes_nothing(world: World) 
         end = await said(world, line, "{")
         assert (end.exit_code, end.stdout) == (2, ""), line
         assert why in " ".join(end.stderr.replace("│", " ").split()), line
+    end = await said(world, "restart ring a --input -", "null")
+    assert (end.exit_code, "null, and would run it with the input of last time" in end.stderr) == (2, True), end.output
     assert await untouched(world) == before
 
 
