@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import get_args
 
-from pydantic_core import ValidationError
+from pydantic_core import PydanticSerializationError, ValidationError
 from pydantic_core.core_schema import ErrorType
 
 from perdure._text.shown import one_line
@@ -67,6 +67,12 @@ def safe_message(error: BaseException) -> str | None:
     if type(error) is socket.gaierror:
         return _NAME_ERRORS.get(error.errno or 0)
     return None
+
+
+def describe_no_json(error: Exception) -> str:
+    """Why data is no JSON, without the text of an author's serializer, which may quote the data."""
+    message = str(error)
+    return ": ".join(message.split(": ")[:2]) if isinstance(error, PydanticSerializationError) else message
 
 
 def describe_invalid(error: ValidationError) -> str:

@@ -19,7 +19,7 @@ from perdure._crypto.codec import encrypting_client
 from perdure._crypto.private import SEALING
 from perdure._crypto.sealed import bound_to
 from perdure._store.postgres import Pool
-from perdure._text.privacy import describe_invalid
+from perdure._text.privacy import describe_invalid, describe_no_json
 from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.client.calls import Call, as_json, call
 from perdure.client.reading import read_status
@@ -67,7 +67,7 @@ def receipt_data(entity: Entity, given: Any) -> Any:
             data = to_jsonable_python(given, inf_nan_mode="constants", context=SEALING)
         to_json(data)  # a lone surrogate
     except (PydanticSerializationError, ValueError) as error:
-        raise InvalidInput(f"{entity}: the receipt is no JSON: {error}") from None
+        raise InvalidInput(f"{entity}: the receipt is no JSON: {describe_no_json(error)}") from None
     return data
 
 

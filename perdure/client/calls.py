@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure._crypto.private import SEALING
+from perdure._text.privacy import describe_no_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST
 from perdure.errors import InvalidInput
@@ -73,7 +74,7 @@ def as_json(whose: str, what: str, given: Any) -> str:
         text = json.dumps(given, default=_plain, ensure_ascii=False, allow_nan=False)
         text.encode()  # a lone surrogate
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{whose}: the {what} is no JSON: {error}") from error
+        raise InvalidInput(f"{whose}: the {what} is no JSON: {describe_no_json(error)}") from None
     if (size := len(text.encode())) > LARGEST:
         raise InvalidInput(f"{whose}: the {what} has {size} bytes, and Temporal accepts {LARGEST}: {ELSEWHERE}")
     if _NUL.search(text):

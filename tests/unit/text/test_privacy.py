@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import smtplib
 import socket
+import traceback
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import asyncpg
 import pytest
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
 
 from perdure._text.privacy import describe, describe_invalid, format_error
-from perdure.errors import NotNow
+from perdure.client.calls import as_json
+from perdure.errors import InvalidInput, NotNow
 
 ADDRESS = "ann@example.org"
 
@@ -100,3 +111,17 @@ def test_the_tag_of_a_union_is_not_quoted() -> None:
     with pytest.raises(ValidationError) as caught:
         adapter.validate_python(ADDRESS)
     assert describe_invalid(caught.value) == "the whole: union tag invalid"
+
+
+def test_an_input_that_its_own_serializer_refuses_is_refused_without_the_text_of_that() -> None:
+    class Caller(BaseModel):
+        phone: str
+
+        @field_serializer("phone")
+        def _shown(self, phone: str) -> str:
+            raise ValueError(f"{phone} is no number")
+
+    with pytest.raises(InvalidInput) as refused:
+        as_json("order/1", "input", Caller(phone=ADDRESS))
+    assert str(refused.value) == "order/1: the input is no JSON: Error calling function `_shown`: ValueError"
+    assert ADDRESS not in "".join(traceback.format_exception(refused.value))
