@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -134,9 +135,9 @@ class Asking:
         if status is RPCStatusCode.NOT_FOUND and standing.waits_for_delivery:
             return NotNow(f"{self.entity} waits to be delivered to Temporal: try again in a moment")
         if status is RPCStatusCode.NOT_FOUND:
+            retry = shlex.join(["perdure", "retry", self.entity.lifecycle, self.entity.id])
             return NoWorkflow(
-                f"{self.entity}: no workflow of it is open in Temporal: "
-                f"`perdure retry {self.entity.lifecycle} {self.entity.id}` starts it again from its record, "
+                f"{self.entity}: no workflow of it is open in Temporal: `{retry}` starts it again from its record, "
                 "`perdure recover` all of them"
             )
         if status in (None, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):

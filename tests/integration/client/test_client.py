@@ -16,6 +16,7 @@ from perdure.errors import (
     InvalidInput,
     InvalidSetting,
     NoSuchEntity,
+    NoWorkflow,
     PerdureError,
     SchemaMismatch,
     UnknownLifecycle,
@@ -212,3 +213,10 @@ async def test_a_request_of_a_person_that_can_not_be_sent_is_refused_before_anyt
     ):
         with pytest.raises(InvalidInput, match=f"^lookup/a: {why}"):
             await call
+
+
+async def test_the_command_that_an_error_names_is_quoted_for_a_shell(world: World) -> None:
+    await world.client.start("lookup", "$(reboot)", Booking())
+    await world.db.execute("delete from perdure.outbox")
+    with pytest.raises(NoWorkflow, match=r"`perdure retry lookup '\$\(reboot\)'` starts it again"):
+        await world.client.retry("lookup", "$(reboot)", by="ann")
