@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import asyncpg
 from perdure._store.bounds import bounds
 from perdure._store.postgres import answering
 from perdure.client.records import Event
-from perdure.errors import DatabaseUnavailable, InvalidPosition
+from perdure.errors import DatabaseUnavailable, InvalidPosition, NotPermitted
 from perdure.logs import log_event
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[
     while True:
         try:
             page = await _page(pool, after)
-        except (DatabaseUnavailable, asyncpg.LockNotAvailableError) as error:
+        except DatabaseUnavailable as error:
             if not wait:
                 raise
             log_event(log, "feed: failed, goes on", level=logging.WARNING, why=str(error))
@@ -53,21 +54,32 @@ async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[
 
 async def position(pool: Pool, since: datetime | None) -> str:
     """A first position; see `Client.feed_position`."""
-    with answering():
+    with _answering():
         return str(await pool.fetchval("select perdure.feed_position($1)", since))
 
 
 async def _page(pool: Pool, after: str | None) -> list[Event]:
     call = "select * from perdure.feed($1, $2)"
     try:
-        with answering():
+        with _answering():
             try:
                 rows = await pool.fetch(call, after, PAGE, timeout=_PATIENCE)
             except asyncpg.QueryCanceledError:  # the pool's statement_timeout is meant for writes
                 async with pool.acquire() as connection, connection.transaction():
                     await connection.execute(bounds(statement="0"))
                     rows = await connection.fetch(call, after, PAGE, timeout=_LONG_PATIENCE)
-    except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.InvalidParameterValueError) as error:
+    except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.DataError) as error:
         parts = (error.args[0], getattr(error, "detail", None), getattr(error, "hint", None))
         raise InvalidPosition(". ".join(part.rstrip(".") for part in parts if part)) from error
     return [Event(**row) for row in rows]
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        with answering():
+            yield
+    except asyncpg.LockNotAvailableError as error:  # such as of a migration; it is of the class of an invalid position
+        raise DatabaseUnavailable("the feed: another transaction holds a lock on it: try again later") from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise NotPermitted(f"the feed: {error.args[0]}: an owner of the schema grants it by `perdure grant`") from error

@@ -18,7 +18,7 @@ import pytest
 
 from perdure import Client
 from perdure.client import Event
-from perdure.errors import InvalidPosition
+from perdure.errors import DatabaseUnavailable, InvalidPosition
 from perdure.servers.postgres import PostgresServer
 from tests.apps.bodies import app
 from tests.apps.contracts import Booking
@@ -385,9 +385,25 @@ async def test_the_client_waits_for_what_comes_through_a_restart_of_the_database
 
 
 async def test_the_client_says_how_to_begin_again_where_a_position_does_not_hold(world: World) -> None:
-    for after, said in (("x", "is not a position"), ("a" * 12 + ".00000000/1:1:/5:5:/0-/1.0.0", "feed_position")):
+    for after, said in (
+        ("x", "is not a position"),
+        ("x\0", "0x00"),
+        ("a" * 12 + ".00000000/1:1:/5:5:/0-/1.0.0", "feed_position"),
+    ):
         with pytest.raises(InvalidPosition, match=said):
             await anext(world.client.feed(after))
+
+
+async def test_a_lock_on_the_feed_is_waited_for_and_ends_no_position(world: World) -> None:
+    """As while a month is dropped, or the schema is migrated."""
+    async with world.db.transaction():
+        await world.db.execute("lock table perdure.transition in access exclusive mode")
+        following = asyncio.create_task(anext(world.client.feed()))
+        with pytest.raises(DatabaseUnavailable, match="another transaction"):
+            await anext(world.client.feed(wait=False))
+        assert not following.done()
+    await world.client.start("lookup", "a", Booking())
+    assert (await in_time(following)).id == "a"
 
 
 async def test_the_client_reads_a_long_stretch_page_by_page(dsn: str, db: Connection) -> None:
