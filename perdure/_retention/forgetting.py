@@ -95,7 +95,8 @@ class Eraser:
             by: the person, for the record.
 
         Raises:
-            NotNow: an entity was restarted meanwhile, or a month is being exported or dropped.
+            NotNow: an entity was restarted meanwhile, another transaction holds it, or a month is being exported or
+                dropped.
             InvalidInput: `by` cannot be used.
             TemporalUnavailable: Temporal gave no answer.
         """
@@ -155,6 +156,8 @@ async def _erase(connection: Connection, entity: Entity, by: str) -> Mapping[str
             found = await connection.fetchval("select perdure.forget($1, $2, $3)", entity.lifecycle, entity.id, by)
     except asyncpg.NoDataFoundError:
         return {}  # belongs to another entity, and was never started
+    except asyncpg.LockNotAvailableError as error:  # of the class below
+        raise NotNow(f"another transaction holds {entity}: try again later") from error
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
         raise NotNow(f"{error.args[0]}: {getattr(error, 'hint', None)}") from error
     except asyncpg.DataError as error:

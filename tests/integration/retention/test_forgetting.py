@@ -12,7 +12,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import Result
 
-from perdure._retention import exporting, histories, working
+from perdure._retention import exporting, forgetting, histories, working
 from perdure._retention.forgetting import find_archives
 from perdure._retention.histories import delete_runs
 from perdure._retention.months import every_month
@@ -130,6 +130,20 @@ async def test_it_waits_for_a_relay_that_delivers_to_the_entity(world: World) ->
     finally:
         await relay.close()
     assert await world.db.fetchval("select count(*) from perdure.finished") == 0
+
+
+async def test_one_that_another_transaction_holds_is_to_be_forgotten_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.worker(app):
+        await world.client.start("lookup", "a", Booking())
+        await world.ended("lookup", "a")
+    monkeypatch.setattr(forgetting, "bounds", lambda **_: "set local lock_timeout = '200ms'")
+    async with world.db.transaction():
+        await world.db.execute("select from perdure.ident for update")
+        end = await forget(world, "lookup", "a")
+    assert end.exit_code == 1
+    assert str(end.exception) == "another transaction holds lookup/a: try again later"
 
 
 async def test_one_that_was_cut_off_before_temporal_is_finished_when_it_is_run_again(
