@@ -109,6 +109,8 @@ class Asking:
                 f"{self.entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client "
                 f"with {scope or 'none'!r}: set it right"
             )
+        if standing.final:
+            raise self._too_late(standing)
         if self.temporal_client is None:
             raise TemporalUnavailable(f"{update} needs Temporal: give the client temporal_client=")
         if isinstance(asked, Resolution) and (why := unfit(asked.receipt, LARGEST_RECEIPT)):
@@ -124,14 +126,18 @@ class Asking:
                 f"{self.entity}: the answer can't be read, so it is not known whether that was accepted: {error}"
             ) from error
 
+    def _too_late(self, standing: EntityStatus) -> AlreadyFinished:
+        return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
+
     async def _refusal(self, error: Exception) -> Exception:
         standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
-        if standing.final:
-            return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
+        status = error.status if isinstance(error, RPCError) else None
+        refused = isinstance(error, WorkflowUpdateFailedError) or status is RPCStatusCode.NOT_FOUND
+        if refused and standing.final:  # without an answer, it may be this request that has ended the entity
+            return self._too_late(standing)
         if isinstance(error, WorkflowUpdateFailedError):
             cause = error.cause
             return NotNow(f"{self.entity}: {cause.message if isinstance(cause, ApplicationError) else cause}")
-        status = error.status if isinstance(error, RPCError) else None
         if status is RPCStatusCode.NOT_FOUND and standing.waits_for_delivery:
             return NotNow(f"{self.entity} waits to be delivered to Temporal: try again in a moment")
         if status is RPCStatusCode.NOT_FOUND:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.service import RetryConfig
+from temporalio.service import RetryConfig, RPCError, RPCStatusCode
 
-from perdure.errors import TemporalUnavailable
+from perdure.client import asking
+from perdure.errors import AlreadyFinished, TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from tests.apps import talking
 from tests.apps.bodies import app
 from tests.apps.bookings import LookupBooking
 from tests.apps.contracts import Booking
@@ -49,3 +52,25 @@ async def test_what_was_started_while_temporal_was_away_is_done_when_it_is_back(
         own.start()
         assert await apart.ended("lookup", "a") == "done"
     assert apart.counterparty.accepted == {"lookup/a/do-lookup": 1}
+
+
+@pytest.mark.world(talking.app)
+async def test_a_request_that_ended_the_entity_and_whose_answer_was_lost_is_not_called_too_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`AlreadyFinished` would say that it was refused."""
+    executed = asking._executed
+
+    async def lost(*given: Any) -> str:
+        await executed(*given)
+        await world.ended("rest", "a")
+        raise RPCError("the connection was reset", RPCStatusCode.UNAVAILABLE, b"")
+
+    async with world.worker(talking.app):
+        await world.client.start(talking.Rest, "a", Booking(seconds=3600))
+        await world.is_in("rest", "a", "doing")
+        monkeypatch.setattr(asking, "_executed", lost)
+        with pytest.raises(TemporalUnavailable, match="rest/a: no answer from Temporal: the connection was reset"):
+            await world.client.cancel("rest", "a", by="ann")
+        with pytest.raises(AlreadyFinished, match="rest/a: too late: already "):
+            await world.client.cancel("rest", "a", by="ann")
