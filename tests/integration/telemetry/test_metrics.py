@@ -181,6 +181,14 @@ async def test_the_gauges_show_what_the_relay_did_not_deliver_yet(world: World) 
         assert 7200 <= (await here.value(names.RELAY_LAG_SECONDS) or 0) < 10_800
 
 
+async def test_the_gauges_show_the_age_of_a_database_that_was_never_reconciled(world: World) -> None:
+    async with metered(world, reconciliation_every=24.0) as here:
+        await world.db.execute("delete from perdure.reconciliation")
+        await world.db.execute("update perdure.migration set applied_at = applied_at - interval '1 hour'")
+        await here.gauges.once()
+        assert 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 3700
+
+
 async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
     async with metered(world) as here:
         quiet = world.config.model_copy(update={"task_queue": f"nobody-{world.scope}"})
