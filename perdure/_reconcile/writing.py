@@ -9,7 +9,12 @@ import asyncpg
 from perdure._reconcile.context import Context
 from perdure._store.bounds import bounds
 
-HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError)
+
+class EntityHeld(Exception):
+    """Another session holds the entity, by the answer of `perdure.apply_writes`, which never waits for a lock."""
+
+
+HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError, EntityHeld)
 """Another session has the entity now: it is left to the next reconciliation."""
 
 _PATIENCE = bounds(lock="2s", statement="20s")

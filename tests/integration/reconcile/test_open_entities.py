@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import asyncpg
 import pytest
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
@@ -75,6 +76,27 @@ async def test_two_reconciliations_at_once_mend_each_difference_once(world: Worl
         made_by = await world.db.fetch("select made_by from perdure.transition where id = $1 and made_by <> ''", id)
         assert {row[0] for row in made_by} == {"reconciliation"}
     assert sum(sum(each.reported_now.values()) for each in found) == 0
+
+
+async def test_an_end_whose_entity_another_session_holds_keeps_no_other_from_being_checked(
+    world: World, reconciliation: Reconciling
+) -> None:
+    await begun(world, "staying/held", "staying/vanished")
+    await world.handle("staying", "held").signal("go")
+    assert await world.ended("staying", "held") == "out"
+    await world.handle("staying", "held").result()
+    await put_back(world, "staying", "held", "in")
+    await deleted(world, "staying", "vanished")
+    operator = await asyncpg.connect(world.dsn)
+    try:
+        async with operator.transaction():
+            await operator.execute("select from perdure.ident where id = 'held' for no key update")
+            await reconciliation.open_entities()
+    finally:
+        await operator.close()
+    assert [id for id, _, _ in await reconciliation.found("vanished")] == ["vanished"]
+    await reconciliation.open_entities()
+    assert await reconciliation.found("unfinished") == [("held", "its workflow has ended as out: mirrored", True)]
 
 
 async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: World, reconciliation: Reconciling) -> None:
