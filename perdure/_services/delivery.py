@@ -78,6 +78,10 @@ class NotYet(PerdureError):
     """Temporal answers, and cannot accept the row now."""
 
 
+class TooSlow(PerdureError, TimeoutError):
+    """Temporal needs too much time for the calls of one row."""
+
+
 class Delivery:
     """Delivers rows.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from datetime import datetime
 from itertools import groupby
 
 from perdure import _faults as faults
-from perdure._services.delivery import Delivery, NotForUs, Row, Undeliverable, Unreadable
+from perdure._services.delivery import Delivery, NotForUs, Row, TooSlow, Undeliverable, Unreadable
 from perdure._services.pace import BATCH
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -18,7 +19,9 @@ query = queries(__name__)
 
 LONGEST_LINE = 4.0
 """Seconds after which no further row of an entity is begun in one transaction. PostgreSQL ends a transaction that is
-idle for 15 s, and a call to Temporal takes 10 s at most."""
+idle for 15 s."""
+LONGEST_ROW = 10.5
+"""Seconds for one row. Its delivery may take several calls to Temporal, each of up to 10 s."""
 
 
 @dataclass(slots=True)
@@ -74,7 +77,7 @@ class Line:
             return False
         faults.point("before the delivery of a", row["kind"])
         try:
-            eager = await delivery.deliver(row, cancel)
+            eager = await self._delivered_in_time(row, cancel, delivery)
         except (NotForUs, Unreadable) as why:
             self.declined = row, why
             return False
@@ -88,6 +91,16 @@ class Line:
         if eager is not None:
             self.eager.append(eager)
         return True
+
+    async def _delivered_in_time(self, row: Row, cancel: Row | None, delivery: Delivery) -> bool | None:
+        limit = asyncio.timeout(LONGEST_ROW)
+        try:
+            async with limit:
+                return await delivery.deliver(row, cancel)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TooSlow(f"Temporal took longer than {LONGEST_ROW:g} s for it") from error
 
 
 def _is_without_place(row: Row) -> bool:

@@ -10,14 +10,24 @@ from typing import Any, Literal
 
 import asyncpg
 import pytest
-from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHandle
+from temporalio.client import (
+    Client,
+    DescribeWorkflowInput,
+    Interceptor,
+    OutboundInterceptor,
+    StartWorkflowInput,
+    WorkflowExecutionDescription,
+    WorkflowHandle,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.line import LONGEST_LINE
 from perdure._services.pace import BATCH
 from perdure._services.relay import Relay
+from perdure._store import connecting
 from perdure._store.postgres import Database
 from perdure.contracts.sizes import LARGEST
+from perdure.errors import TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
@@ -308,6 +318,41 @@ async def test_a_long_line_is_committed_in_parts(world: World, relay: Relay, mon
         await relay.once()
         waiting.append(await world.db.fetchval("select count(*) from perdure.outbox"))
     assert max(before - after for before, after in pairwise(waiting)) == LONGEST_LINE
+
+
+class Slow(Interceptor):
+    """A Temporal that answers each call late."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """See base class."""
+
+        class Outbound(OutboundInterceptor):
+            async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
+                await asyncio.sleep(0.3)
+                return await super().start_workflow(input)
+
+            async def describe_workflow(self, input: DescribeWorkflowInput) -> WorkflowExecutionDescription:
+                await asyncio.sleep(0.3)
+                return await super().describe_workflow(input)
+
+        return Outbound(next)
+
+
+async def test_a_row_that_takes_several_slow_calls_is_put_off_before_postgresql_ends_the_transaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connecting.BOUNDS, "idle_in_transaction_session_timeout", "500ms")
+    monkeypatch.setattr("perdure._services.line.LONGEST_ROW", 0.4)
+    await world.db.execute(START, "a")
+    await world.db.execute("update perdure.database set epoch = (extract(epoch from clock_timestamp()) * 1e6)::bigint")
+    client = Client(**(world.temporal_client.config() | {"interceptors": [Slow()]}))
+    database = Database(world.dsn)
+    try:
+        with pytest.raises(TemporalUnavailable, match="took longer than"):
+            await Relay(await database.open(), client, app, world.config).once()
+    finally:
+        await database.close()
+    assert await world.db.fetchval("select tries from perdure.outbox") == 1
 
 
 class Busy(Interceptor):
