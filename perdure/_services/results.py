@@ -91,6 +91,11 @@ async def _postpone(connection: Connection, row: Row, error: BaseException) -> N
 
 
 async def _reject(connection: Connection, row: Row, why: Undeliverable) -> None:
+    """Reject the row, and note that in its entity. If another session holds the row of the entity, which would make the
+    whole batch fail, the row is tried again later."""
+    if await connection.fetchval(query("entity_held"), row["lifecycle"], row["id"]):
+        await _postpone(connection, row, NotYet(f"it will be rejected once no other session holds its entity: {why}"))
+        return
     log_event(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(why))
     await connection.execute(query("reject"), row["lifecycle"], row["id"], row["seq"], str(why))
     attention = f"rejected: {why}" if row["kind"] == "start" else f"a message was rejected: {why}"

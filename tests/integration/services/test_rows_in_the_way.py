@@ -287,6 +287,34 @@ async def test_a_row_that_the_database_cannot_record_is_put_off_alone(world: Wor
     assert [row["id"] for row in await world.db.fetch(WAITING)] == ["odd"]
 
 
+async def test_a_row_to_reject_whose_entity_is_held_keeps_no_other_from_being_recorded(
+    world: World, relay: Relay
+) -> None:
+    await world.db.execute("select perdure.start('listener', 'odd', '{\"numbers\": \"none\"}')")
+    await world.db.execute(SIGNAL, "odd")
+    for number in range(5):
+        await world.db.execute(START, f"good-{number}")
+    operator = await asyncpg.connect(world.dsn)
+    waits = "select id, kind, error is not null as tried, not_before > now() as waits from perdure.outbox order by seq"
+    try:
+        async with operator.transaction():
+            await operator.execute("select from perdure.entity where id = 'odd' for update")
+            for _ in range(2):  # the message gets its place first
+                await relay.once()
+            assert [tuple(row) for row in await world.db.fetch(waits)] == [
+                ("odd", "start", True, True),
+                ("odd", "message", False, True),
+            ]
+    finally:
+        await operator.close()
+
+    async def rejected() -> bool:
+        await relay.once()
+        return bool(await world.db.fetchval("select attention like 'rejected: %' from perdure.entity where id = 'odd'"))
+
+    await world.until(rejected, "rejected")
+
+
 async def test_a_table_that_is_locked_is_the_fault_of_no_row(world: World, relay: Relay) -> None:
     await world.db.execute(START, "a")
     async with world.holding("perdure.entity"):
