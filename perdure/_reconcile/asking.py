@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,6 +12,7 @@ from datetime import timedelta
 from temporalio.api.enums.v1 import PendingActivityState as Activity
 from temporalio.api.enums.v1 import PendingWorkflowTaskState as Task
 from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
@@ -59,30 +61,53 @@ async def _wait(
     try:
         seen_at = time.monotonic()
         while not (await asyncio.wait({ending}, timeout=1.0))[0]:
-            progress = await _at(temporal_client, handle)
+            seen = (await handle.describe(rpc_timeout=_RPC)).raw_description
+            progress = await _at(temporal_client, seen)
             if progress is not None:
                 seen_at = time.monotonic()
                 report(progress)
             elif time.monotonic() - seen_at > patience:
                 raise TemporalUnavailable(
-                    f"no worker has taken it for {patience:g} s: start one (`perdure worker`), and it goes on"
+                    _paused(handle.id, seen)
+                    or f"no worker has taken it for {patience:g} s: start one (`perdure worker`), and it goes on"
                 )
         return ending.result()
     finally:
         ending.cancel()
 
 
-async def _at(temporal_client: Client, handle: WorkflowHandle[Reconciliation, Summary]) -> str | None:
-    """The progress; None if no worker works on it."""
-    seen = (await handle.describe(rpc_timeout=_RPC)).raw_description
+async def _at(temporal_client: Client, seen: DescribeWorkflowExecutionResponse) -> str | None:
+    """The progress; None if no worker works on it, and none is about to."""
     for part in seen.pending_activities:
-        name = part.activity_type.name.removeprefix(PART)
+        is_begun = part.state == Activity.PENDING_ACTIVITY_STATE_STARTED
+        if not is_begun and not part.HasField("next_attempt_schedule_time"):
+            continue  # its next attempt is due
         if part.last_failure.message:
             failure = await opened(part.last_failure, temporal_client.data_converter)
-            return f"{name}: attempt {part.attempt}, after {failure.message.splitlines()[0][:200]}"
-        if part.state == Activity.PENDING_ACTIVITY_STATE_STARTED:
-            return f"{name}{await _how_far(temporal_client, part)}"
+            return f"{_name(part)}: attempt {part.attempt}, after {failure.message.splitlines()[0][:200]}"
+        return f"{_name(part)}{await _how_far(temporal_client, part)}"
     return "begins" if seen.pending_workflow_task.state == Task.PENDING_WORKFLOW_TASK_STATE_STARTED else None
+
+
+def _paused(workflow_id: str, seen: DescribeWorkflowExecutionResponse) -> str | None:
+    """Which part somebody has paused, and how it goes on; None = none."""
+    for part in seen.pending_activities:
+        if part.state == Activity.PENDING_ACTIVITY_STATE_PAUSED:
+            unpause = (
+                "temporal",
+                "activity",
+                "unpause",
+                "--workflow-id",
+                workflow_id,
+                "--activity-id",
+                part.activity_id,
+            )
+            return f"its part {_name(part)} is paused by hand: {shlex.join(unpause)}"
+    return None
+
+
+def _name(part: PendingActivityInfo) -> str:
+    return part.activity_type.name.removeprefix(PART)
 
 
 async def _how_far(temporal_client: Client, part: PendingActivityInfo) -> str:

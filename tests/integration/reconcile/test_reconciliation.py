@@ -10,16 +10,23 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import PauseActivityRequest
 from temporalio.client import Client, Schedule, ScheduleUpdate, ScheduleUpdateInput
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from typer.testing import CliRunner, Result
 
 from perdure._reconcile.asking import reconcile
 from perdure._reconcile.schedule import check_schedule, make_schedule
+from perdure._reconcile.starting import start_reconciliation
 from perdure._reconcile.trigger import ReconciliationTrigger
-from perdure._reconcile.workflow import reconciliation_id
-from perdure._wire.reconciliation import ReconciliationRequest
+from perdure._reconcile.workflow import BEGIN, Reconciliation, reconciliation_id
+from perdure._services.ownership.exchange import plain
+from perdure._wire.reconciliation import Begun, ReconciliationRequest
 from perdure.cli import cli
 from perdure.errors import TemporalUnavailable
 from perdure.telemetry import names
@@ -94,6 +101,40 @@ async def test_without_a_worker_it_says_so_and_goes_on_when_there_is_one(world: 
     async with world.worker(app):
         summary = await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).result()
     assert summary["failed"] == {}
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_part_that_has_failed_and_that_no_worker_takes_again_ends_the_wait(world: World, paused: bool) -> None:
+    @activity.defn(name=BEGIN)
+    async def begin(asked: ReconciliationRequest, execution: str) -> Begun:
+        raise ApplicationError("an outage", next_retry_delay=timedelta(seconds=0.1))
+
+    asked, queue = ReconciliationRequest(by="test"), reconciliation_id(world.scope)
+    handle = await start_reconciliation(world.temporal_client, world.scope, asked)
+    worker = Worker(
+        plain(world.temporal_client),
+        task_queue=queue,
+        workflows=[Reconciliation],
+        activities=[begin],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+
+    async def has_failed() -> bool:
+        parts = (await handle.describe()).raw_description.pending_activities
+        return any(each.last_failure.message for each in parts)
+
+    async with worker:
+        await world.until(has_failed, "it has failed")
+    if paused:
+        await world.temporal_client.workflow_service.pause_activity(
+            PauseActivityRequest(
+                namespace=world.temporal_client.namespace, execution=WorkflowExecution(workflow_id=queue), type=BEGIN
+            )
+        )
+    why = "begin is paused by hand: temporal activity unpause" if paused else "no worker has taken it for"
+    with pytest.raises(TemporalUnavailable, match=why):
+        await in_time(reconcile(world.temporal_client, world.scope, asked, lambda _: None, patience=1.0))
+    await handle.terminate()
 
 
 async def test_a_part_that_fails_for_good_keeps_no_other_from_its_work_and_all_of_it_is_measured(world: World) -> None:
