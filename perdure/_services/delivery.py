@@ -60,6 +60,9 @@ _NO_NAMESPACE = (
 _USUAL = 3
 _INDEX = "search attribute"
 """In each message of a server that does not know a search attribute."""
+_FULL = "limit for signal events"
+"""In the message of a server that accepts no further signal for one run: 10,000 by default. The next run of the
+workflow has room again."""
 
 
 class Undeliverable(PerdureError):
@@ -133,6 +136,8 @@ class Delivery:
             if (why := _of_the_server(error)) is not None:
                 raise TemporalUnavailable(f"Temporal {why.format(self._client.namespace)}") from error
             if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                if _FULL in error.message:
+                    raise NotYet(f"its run has as many signals as Temporal permits: {error.message}") from error
                 raise Undeliverable(f"Temporal refuses it: {error.message}") from error
             raise
         return None
