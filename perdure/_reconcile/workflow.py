@@ -6,6 +6,7 @@ lost.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -29,12 +30,20 @@ _A_WHILE = RetryPolicy(
 )
 """About nine minutes, plus the duration of the attempts."""
 _LONGEST = timedelta(hours=12)
+_LONGEST_ID = 990
+"""Bytes. Temporal refuses workflow ids over 1,000. A longer one is cut, and gets a digest of the whole."""
 
 
 def reconciliation_id(scope: str | None, only: Named | None = None) -> str:
     """Workflow id of the reconciliation. Without `only` it is also its task queue, and the id of its Schedule."""
     whole = f"{RECONCILIATION}:{scope}" if scope else RECONCILIATION
-    return whole if only is None else f"{whole}/{only.lifecycle}/{only.id}"[:990]
+    if only is None:
+        return whole
+    name = f"{whole}/{only.lifecycle}/{only.id}"
+    if len(data := name.encode()) <= _LONGEST_ID:
+        return name
+    digest = "~" + hashlib.sha256(data).hexdigest()[:40]
+    return data[: _LONGEST_ID - len(digest)].decode(errors="ignore") + digest
 
 
 @workflow.defn(name=RECONCILIATION)

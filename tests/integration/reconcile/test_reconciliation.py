@@ -26,7 +26,7 @@ from perdure._reconcile.starting import start_reconciliation
 from perdure._reconcile.trigger import ReconciliationTrigger
 from perdure._reconcile.workflow import BEGIN, Reconciliation, reconciliation_id
 from perdure._services.ownership.exchange import plain
-from perdure._wire.reconciliation import Begun, ReconciliationRequest
+from perdure._wire.reconciliation import Begun, Named, ReconciliationRequest
 from perdure.cli import cli
 from perdure.errors import TemporalUnavailable
 from perdure.telemetry import names
@@ -91,6 +91,15 @@ async def test_wrong_usage_of_the_command_is_a_line_and_changes_nothing(world: W
         assert said in end.stderr
         assert end.stderr.count("\n") == 1
     assert await world.db.fetch(WHOLE) == []
+
+
+async def test_the_longest_names_and_ids_have_reconciliations_of_their_own(world: World) -> None:
+    names_and_ids = [Named(lifecycle="l" * 63, id="ü" * 449 + last, generation=0) for last in "ab"]
+    ids = [reconciliation_id("s" * 63, each) for each in names_and_ids]
+    assert len(set(ids)) == 2
+    for each in names_and_ids:
+        asked = ReconciliationRequest(by="test", only=each)
+        await (await start_reconciliation(world.temporal_client, "s" * 63, asked)).terminate()
 
 
 async def test_without_a_worker_it_says_so_and_goes_on_when_there_is_one(world: World) -> None:
