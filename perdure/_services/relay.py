@@ -135,7 +135,8 @@ class Relay(Service):
         size = self.pace.next_size()
         async with connection.transaction():
             claimed += await self._claim(connection, size)
-            if not claimed:  # another relay delivers them now
+            if not claimed:  # another relay delivers them now, or they are left to others
+                self.every = self.pace.idle(notified=self.presence.notified)
                 return False
             if whole := len(claimed) == size:
                 await connection.execute(query("plan_anew"))

@@ -22,7 +22,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.line import LONGEST_LINE
-from perdure._services.pace import BATCH
+from perdure._services.pace import BATCH, FULL
 from perdure._services.relay import Relay
 from perdure._store import connecting
 from perdure._store.postgres import Database
@@ -313,6 +313,21 @@ async def test_a_row_to_reject_whose_entity_is_held_keeps_no_other_from_being_re
         return bool(await world.db.fetchval("select attention like 'rejected: %' from perdure.entity where id = 'odd'"))
 
     await world.until(rejected, "rejected")
+
+
+async def test_a_row_that_this_relay_leaves_to_others_keeps_it_from_no_pause(world: World, relay: Relay) -> None:
+    await world.db.execute(START, "a")
+    await delivered(world, relay, "a")
+    await world.db.execute("select perdure.signal('listener', 'a', 'unheard-of', '1')")
+
+    async def declined() -> bool:
+        await relay.once()
+        return bool(await world.db.fetchval("select declined <> '{}' from perdure.outbox where kind = 'message'"))
+
+    await world.until(declined, "declined")
+    relay.every = FULL  # the worker of this process had no free slot at its last start
+    assert await relay.once() is False
+    assert relay.every == relay.pace.idle(notified=False)
 
 
 async def test_a_table_that_is_locked_is_the_fault_of_no_row(world: World, relay: Relay) -> None:
