@@ -12,7 +12,6 @@ import asyncpg
 
 from perdure._services.service import Service
 from perdure._store.bounds import bounds
-from perdure._store.group_commit import Locked, Unacceptable
 from perdure._store.postgres import Pool, kind_of
 from perdure._store.sql import queries
 from perdure.logs import log_event
@@ -57,7 +56,7 @@ class Follower(Service):
             async with self._pool.acquire(timeout=5) as connection:
                 row = await connection.fetchrow(query("follow"), BATCH)
         except asyncpg.PostgresError as error:
-            if not isinstance(kind_of(error), (Locked, Unacceptable)):
+            if not _of_a_row(error):
                 raise
             return await self._each_by_itself()
         assert row is not None
@@ -84,10 +83,16 @@ class Follower(Service):
                 await connection.execute(_DEFERRED)
             return found in ("shown", "missing")
         except asyncpg.PostgresError as error:
-            why = kind_of(error)
-            if not isinstance(why, (Locked, Unacceptable)):
+            if not _of_a_row(error):
                 raise
+            why = kind_of(error)
             what = "the app's row can't be brought up to date, and is tried again later"
             log_event(log, what, level=logging.WARNING, lifecycle=lifecycle, id=entity_id, why=str(why))
             await self._pool.execute(query("put_off_column"), lifecycle, entity_id, str(why))
             return False
+
+
+def _of_a_row(error: asyncpg.PostgresError) -> bool:
+    """Whether PostgreSQL refused the statement. A trigger may fail with any SQLSTATE, also with that of a lost
+    connection, but only an error about the session or the server ends the session."""
+    return error.severity_en == "ERROR"

@@ -291,7 +291,15 @@ async def test_rows_whose_trigger_is_slow_all_follow(store: PostgresStore, db: C
     assert await db.fetchval("select count(*) from booking where state = 'doing'") == 120
 
 
-@pytest.mark.parametrize("does", ["raise exception 'never'", "perform pg_sleep(10)"], ids=["refused", "too slow"])
+@pytest.mark.parametrize(
+    "does",
+    [
+        "raise exception 'never'",
+        "perform pg_sleep(10)",
+        "raise exception 'the other server is away' using errcode = 'sqlclient_unable_to_establish_sqlconnection'",
+    ],
+    ids=["refused", "too slow", "needs another server, which is away"],
+)
 async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
     store: PostgresStore, db: Connection, does: str
 ) -> None:
