@@ -316,6 +316,19 @@ async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
     assert await shown_behind(db) == ["7"]
 
 
+async def test_very_many_rows_of_one_table_that_can_not_be_shown_keep_no_other_table_back(
+    store: PostgresStore, db: Connection
+) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await db.execute(
+        "insert into perdure.behind (lifecycle, id, version, app_table, app_column, app_key) "
+        "select 'other', n::text, 1, 'public.nowhere', 'state', 'id' from generate_series(1, 1000000) n"
+    )
+    await written(store, a_move("a", 1))
+    async with following(store):
+        await until(lambda: _is(store, "a", "doing"), "the other table follows")
+
+
 async def shown_behind(db: Connection) -> list[str]:
     """Entities whose app row is behind."""
     return [row["id"] for row in await db.fetch("select distinct id from perdure.behind order by id")]

@@ -4,10 +4,14 @@ returns table (app_table text, lifecycle text, id text)
 language plpgsql stable security definer set search_path = perdure, pg_temp as $$
 begin
     if by_table then
-        return query select d.app_table, d.lifecycle, d.id from (
-                select b.app_table, b.lifecycle, b.id, row_number() over (partition by b.app_table order by min(b.tries), min(b.next_try)) n
-                from behind b where b.next_try <= clock_timestamp() group by 1, 2, 3) d
-            where d.n <= most order by d.app_table, d.n;
+        -- Table by table: to sort all that is due takes too long if there are very many.
+        return query select t.app_table, d.lifecycle, d.id from (select distinct b.app_table from behind b) t
+            cross join lateral (
+                select f.lifecycle, f.id, min(f.tries) as tries, min(f.next_try) as next_try from (
+                        select b.lifecycle, b.id, b.tries, b.next_try from behind b
+                        where b.app_table = t.app_table and b.next_try <= clock_timestamp() order by b.tries, b.next_try limit most) f
+                    group by 1, 2) d
+            order by t.app_table, d.tries, d.next_try;
     else
         return query select distinct null::text, d.lifecycle, d.id from (
                 select b.lifecycle, b.id from behind b where b.next_try <= clock_timestamp() order by b.tries, b.next_try limit most) d
