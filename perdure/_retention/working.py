@@ -28,7 +28,7 @@ async def working(url: str) -> AsyncIterator[Connection]:
     """A connection without bounds, while no other export, drop or `perdure.forget` is under way.
 
     A second connection holds the lock, in an idle transaction: a concurrent detach cannot run in a transaction, and
-    behind a pooler no other lock lasts.
+    behind a pooler no other lock lasts. If it is lost, the work ends, because another one may begin.
 
     Raises:
         NotNow: another one is under way.
@@ -46,6 +46,7 @@ async def working(url: str) -> AsyncIterator[Connection]:
                         "another export or drop is under way in this database: wait until it is over"
                     ) from None
                 connection = await _connect(url)
+                keeper.add_termination_listener(lambda _: connection.terminate())
                 try:
                     yield connection
                 except asyncpg.LockNotAvailableError as error:

@@ -17,14 +17,15 @@ from perdure._retention.forgetting import find_archives
 from perdure._retention.histories import delete_runs
 from perdure._retention.months import every_month
 from perdure.contracts.keys import Entity
-from perdure.errors import NoSuchEntity, NotNow
+from perdure.errors import DatabaseUnavailable, NoSuchEntity, NotNow
 from tests.apps.bodies import app
 from tests.apps.bookings import Count, Counter, LookupBooking
 from tests.apps.contracts import Booking
-from tests.deadline import in_time
+from tests.deadline import in_time, until
 from tests.integration.retention.months import (
     NAME,
     Connection,
+    connected,
     everything,
     finished,
     key_of,
@@ -37,6 +38,10 @@ from tests.world import World
 APP = "tests.apps.bodies:app"
 FORGET = "select perdure.forget($1, $2, $3)"
 DROP = ("archive", "drop", NAME, "--yes")
+END_THE_WORK = """
+    select pg_terminate_backend(pid) from pg_locks
+    where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())
+"""
 AWKWARD = 'Ann "O\'Nymous" \\ 100%'
 """An id that is hard to quote."""
 
@@ -277,6 +282,34 @@ async def test_files_that_an_export_left_when_it_was_cut_off_are_named_and_the_m
     half.unlink()
     assert (await perdure(dsn, *export)).exit_code == 0
     assert find_archives(await every_month(db), [Entity("order", "a")])[1] == ()
+
+
+async def test_an_export_that_has_lost_its_lock_ends_so_it_has_nothing_that_is_forgotten_meanwhile(
+    dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a")
+    write = exporting._write
+
+    async def forgotten(connection: object, month: object, part: str, *given: object) -> object:
+        if part == "transition":
+            async with connected(dsn) as other:
+                await other.execute(END_THE_WORK)
+                await until(lambda: _forgets(other), "it is forgotten")
+        return await write(connection, month, part, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exporting, "_write", forgotten)
+    end = await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))
+    assert (end.exit_code, type(end.exception)) == (1, DatabaseUnavailable)
+    assert await db.fetchval("select exported_at from perdure.month") is None
+    assert [path.name for path in tmp_path.iterdir()] == [f"finished-{NAME}.parquet"]
+
+
+async def _forgets(db: Connection) -> bool:
+    try:
+        await db.execute(FORGET, "order", "a", "ann")
+    except asyncpg.ObjectNotInPrerequisiteStateError:
+        return False  # the lost session still ends
+    return True
 
 
 async def test_what_was_forgotten_since_its_export_is_not_missed_when_the_month_goes(
