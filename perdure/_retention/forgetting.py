@@ -125,10 +125,10 @@ def find_archives(months: Iterable[Month], entities: Sequence[Entity]) -> tuple[
     for month in months:
         newest = {file.path for file in month.files}
         for path in (Path(each) for each in month.paths):
-            unread += [f"{each} is half written: delete it" for each in half_written(path)]
-            if not path.exists() and path.parent.is_dir() and str(path) not in newest:
-                continue
             try:
+                unread += [f"{each} is half written: delete it" for each in half_written(path)]
+                if not path.exists() and path.parent.is_dir() and str(path) not in newest:
+                    continue
                 if holds(path, entities):
                     found.append(str(path))
             except OSError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import asyncpg
@@ -254,6 +256,31 @@ async def test_the_archives_that_hold_it_are_named_and_those_that_can_not_be_rea
         (),
         [f"{part}-{NAME}.parquet" for part in ("transition", "effect")],
     )
+
+
+async def test_an_archive_in_a_folder_of_another_user_is_named(dsn: str, db: Connection, tmp_path: Path) -> None:
+    await finished(db, "a")
+    folder = tmp_path / "of another user"
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(folder))).exit_code == 0
+    months = await every_month(db)
+    folder.chmod(0)
+    with as_anybody():
+        held, unread = find_archives(months, [Entity("order", "a")])
+    folder.chmod(0o700)
+    assert held == ()
+    parts = ("finished", "transition", "effect")
+    assert sorted(unread) == sorted(f"{folder / f'{part}-{NAME}.parquet'} can't be read from here" for part in parts)
+
+
+@contextmanager
+def as_anybody() -> Iterator[None]:
+    """As a user who is not root."""
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 async def test_files_that_an_export_left_when_it_was_cut_off_are_named_and_the_month_is_not_dropped(
