@@ -114,6 +114,17 @@ async def test_a_restart_that_is_dropped_shows_the_end_before_it(store: Postgres
     assert await shown(db) == "done"
 
 
+async def test_an_entity_that_is_forgotten_before_its_end_was_shown_shows_it(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await written(store, a_move("a", 1, "done", final=True))
+    await db.execute("update perdure.behind set error = 'invalid input value: \"Ann\"', tries = 3")
+    await db.execute("select perdure.forget($1, 'a', 'the officer')", LIFECYCLE)
+    assert await db.fetchval("select error from perdure.behind") is None
+    async with following(store):
+        await until(lambda: nothing_behind(db), "the column follows")
+    assert await shown(db) == "done"
+
+
 async def test_the_column_never_goes_back_while_follower_and_writes_race(store: PostgresStore, db: Connection) -> None:
     ids = [f"e{number}" for number in range(40)]
     await db.execute("create table seen (at bigint generated always as identity, id text, n int)")

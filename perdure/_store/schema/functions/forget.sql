@@ -38,11 +38,12 @@ begin
     newest := take_version(i.lifecycle, i.id);
     update ident x set tenant = null where x.lifecycle = i.lifecycle and x.id = i.id;
     delete from kept_effect k using effect x where x.lifecycle = i.lifecycle and x.id = i.id and k.key = x.key;
-    foreach doubtful in array array['effect', 'message', 'outbox', 'rejected', 'behind', 'finding', 'carried_transition'] loop
+    foreach doubtful in array array['effect', 'message', 'outbox', 'rejected', 'finding', 'carried_transition'] loop
         execute format('delete from perdure.%I x where x.lifecycle = $1 and x.id = $2', doubtful) using i.lifecycle, i.id;
         get diagnostics gone = row_count;
         deleted := deleted || jsonb_build_object(doubtful, gone);
     end loop;
+    update behind b set error = null where b.lifecycle = i.lifecycle and b.id = i.id; -- the app's row still has to show the end
     -- Table by table, because a month that is being dropped is no partition any more.
     for part in select c.relname, left(c.relname, -8) as parent, to_date(right(c.relname, 7), 'YYYY_MM') as month
         from pg_class c where c.relnamespace = 'perdure'::regnamespace and c.relkind = 'r'
