@@ -339,6 +339,17 @@ async def _forgets(db: Connection) -> bool:
     return True
 
 
+async def test_the_statistics_keep_no_receipt_of_an_effect_that_changed_after_the_end(db: Connection) -> None:
+    await db.execute(
+        "insert into perdure.transition (lifecycle, id, generation, version, state, effect) "
+        "select 'order', n::text, 0, 1, 'shipped', jsonb_build_object('receipt', 'secret ' || n) from generate_series(1, 300) n; "
+        "insert into perdure.carried_transition select * from perdure.transition; "
+        "analyze perdure.transition; analyze perdure.carried_transition"
+    )
+    kept = "select count(*) from pg_stats where schemaname = 'perdure' and histogram_bounds::text like '%secret%'"
+    assert await db.fetchval(kept) == 0
+
+
 async def test_what_was_forgotten_since_its_export_is_not_missed_when_the_month_goes(
     dsn: str, db: Connection, tmp_path: Path
 ) -> None:
