@@ -97,6 +97,19 @@ async def test_set_role_takes_the_permissions_of_that_role_and_gives_none_of_oth
         await session.execute("select perdure.start('order', 'b', '{}', tenant => $1)", south)
 
 
+async def test_a_role_of_one_tenant_keeps_its_entities_after_their_months_were_dropped(
+    world: World, roles: Roles
+) -> None:
+    app = await an_app(world, roles, "--tenant", "south")
+    for entity_id, tenant in (("a", "south"), ("b", "north")):
+        await world.db.execute("select perdure.start('order', $1, '{}', tenant => $2)", entity_id, tenant)
+    await world.db.execute("delete from perdure.entity; update perdure.ident set final = 'shipped'")
+    assert await app.fetchval("select perdure.status('order', 'a') ->> 'state'") == "shipped"
+    assert [row["id"] for row in await app.fetch("select id from perdure.feed()")] == ["a"]
+    with pytest.raises(DENIED):
+        await app.execute("select perdure.status('order', 'b')")
+
+
 async def test_a_reader_of_one_lifecycle_and_tenant_reads_no_other_row(world: World, roles: Roles) -> None:
     worker, reader = await roles.make("shop_worker"), await roles.make("reporter")
     await perdure(world, "grant", worker, "--as", "worker")
@@ -106,6 +119,8 @@ async def test_a_reader_of_one_lifecycle_and_tenant_reads_no_other_row(world: Wo
     session = await roles.connect(reader)
     for table in ("ident", "entity", "transition", "outbox"):
         assert [row["id"] for row in await session.fetch(f"select id from perdure.{table}")] == ["a"]
+    await world.db.execute("delete from perdure.entity")  # as if these had finished, and their months were dropped
+    assert [row["id"] for row in await session.fetch("select id from perdure.transition")] == ["a"]
     for table in ("perdure.database", "perdure.permission", "perdure.relay"):
         with pytest.raises(DENIED):
             await session.execute(f"select from {table}")

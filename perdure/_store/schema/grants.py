@@ -156,8 +156,9 @@ async def _limit(connection: Connection, grant: Grant, table: dict[str, object])
         parts.append(
             f"tenant in ({tenants})"
             if table["of_tenant"]
-            else f"(exists (select from perdure.entity e where {same}) "
-            f"or exists (select from perdure.finished e where {same}))"
+            else "("
+            + " or ".join(f"exists (select from perdure.{each} e where {same})" for each in ("entity", "finished", "ident"))
+            + ")"
         )
     return " and ".join(parts) or "true"
 
