@@ -115,6 +115,10 @@ class Rows:
             async with self._prepared(entity, "entities", sql) as execute:
                 rows = await self._connection.fetch(execute)
         try:
+            if any(row["lifecycle"] is None or row["id"] is None for row in rows):
+                raise DeclarationError(
+                    f"{entity.lifecycle}: erasure.entities returns a row whose lifecycle or id is null: leave such rows out"
+                )
             return [Entity(row["lifecycle"], str(row["id"])) for row in rows]
         except KeyError as error:
             raise DeclarationError(
