@@ -125,6 +125,19 @@ async def test_an_entity_that_is_forgotten_before_its_end_was_shown_shows_it(sto
     assert await shown(db) == "done"
 
 
+async def test_a_state_follows_to_the_new_name_of_the_apps_table(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await written(store, a_move("a", 1, "done", final=True))
+    await db.execute("alter table booking rename to reservation")
+    try:
+        await declared(db, LIFECYCLE, "public.reservation", "id", "state")
+        async with following(store):
+            await until(lambda: nothing_behind(db), "the column follows")
+        assert await db.fetchval("select state from reservation") == "done"
+    finally:
+        await db.execute("alter table reservation rename to booking")
+
+
 async def test_the_column_never_goes_back_while_follower_and_writes_race(store: PostgresStore, db: Connection) -> None:
     ids = [f"e{number}" for number in range(40)]
     await db.execute("create table seen (at bigint generated always as identity, id text, n int)")

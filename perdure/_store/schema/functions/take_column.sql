@@ -8,7 +8,10 @@ declare
 begin
     perform from behind b where b.lifecycle = take_column.lifecycle and b.id = entity_id and b.version = oldest for update skip locked;
     if found then
-        select b.app_table, b.app_key, b.app_column into take_column.app_table, take_column.key_column, take_column.state_column
-            from behind b where b.lifecycle = take_column.lifecycle and b.id = entity_id order by b.version desc limit 1;
+        -- The app may have renamed its table since, and declared it anew.
+        select coalesce(c.app_table, b.app_table), coalesce(c.key_column, b.app_key), coalesce(c.state_column, b.app_column)
+            into take_column.app_table, take_column.key_column, take_column.state_column
+            from behind b left join app_column c on c.lifecycle = b.lifecycle
+            where b.lifecycle = take_column.lifecycle and b.id = entity_id order by b.version desc limit 1;
     end if;
 end $$;
