@@ -207,9 +207,10 @@ async def test_an_erasure_that_was_cut_off_is_finished_by_the_next_one(
 
 async def test_a_row_without_an_id_names_no_entity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.db.execute("insert into visit (id) values (7)")
-    letters = "select 'letter' as lifecycle, l.id from visit v left join visit_letter l on l.visit = v.id where v.id = $1"
+    letters = "select 'letter' as lifecycle, l.id from visit v left join visit_letter l on l.visit = v.id "
+    letters += "where v.id = $1"
     monkeypatch.setattr(app.lifecycles["visit"], "erasure", Erasure(entities=letters))
-    with pytest.raises(DeclarationError, match="visit: erasure.entities returns a row whose lifecycle or id is null"):
+    with pytest.raises(DeclarationError, match="returns a row whose lifecycle or id is null"):
         await Rows(world.db, app).erasure_plan(Entity("visit", "7"))
 
 
