@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import asyncpg
 import pytest
 
 from perdure._services.follower import Follower
@@ -114,7 +116,9 @@ async def test_a_restart_that_is_dropped_shows_the_end_before_it(store: Postgres
     assert await shown(db) == "done"
 
 
-async def test_an_entity_that_is_forgotten_before_its_end_was_shown_shows_it(store: PostgresStore, db: Connection) -> None:
+async def test_an_entity_that_is_forgotten_before_its_end_was_shown_shows_it(
+    store: PostgresStore, db: Connection
+) -> None:
     await db.execute("insert into booking values ('a', 'pending')")
     await written(store, a_move("a", 1, "done", final=True))
     await db.execute("update perdure.behind set error = 'invalid input value: \"Ann\"', tries = 3")
@@ -178,6 +182,33 @@ async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, 
     assert answer.gate is Gate.OPEN
     async with following(store):
         await until(lambda: nothing_behind(db), "it is settled")
+
+
+async def test_a_row_that_row_level_security_hides_does_not_count_as_missing(
+    store: PostgresStore, db: Connection
+) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await written(store, *(a_move(each, 1) for each in ("a", "missing")))
+    role = f"column_{secrets.token_hex(4)}"
+    await db.execute(
+        f"create role {role}; grant usage on schema perdure to {role}; grant select, update on booking to {role};"
+        f"grant execute on all functions in schema perdure to {role};"
+        "alter table booking enable row level security;"
+        "create policy of_the_app on booking using (current_setting('shop.tenant', true) = 'south')"
+    )
+    show = "select perdure.show_in_app($1, $2)"
+    try:
+        await db.execute(f"set role {role}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match=r"row-level security of public\.booking may hide"):
+            await db.execute(show, LIFECYCLE, "a")
+        await db.execute(f"reset role; create policy of_perdure on booking to {role} using (true); set role {role}")
+        assert [await db.fetchval(show, LIFECYCLE, each) for each in ("a", "missing")] == ["shown", "missing"]
+    finally:
+        await db.execute(
+            "reset role; alter table booking disable row level security; drop policy of_the_app on booking;"
+            f"drop owned by {role}; drop role {role}"
+        )
+    assert await shown(db) == "doing"
 
 
 async def test_a_row_that_vanishes_while_it_is_behind_is_forgotten(store: PostgresStore, db: Connection) -> None:

@@ -23,6 +23,14 @@ begin
             perform perdure.put_off_column(show_in_app.lifecycle, entity_id, null);
             return 'held';
         end if;
+        if row_security_active(place.app_table::regclass) and not exists (
+            select from pg_policy p where p.polrelid = place.app_table::regclass and p.polpermissive and p.polcmd in ('*', 'r')
+                and pg_get_expr(p.polqual, p.polrelid) = 'true'
+                and exists (select from unnest(p.polroles) r where r = 0 or pg_has_role(r, 'usage')))
+        then
+            raise exception 'row-level security of % may hide the row from the role %', place.app_table, quote_ident(current_user)
+                using hint = 'Give the role BYPASSRLS, or a policy USING (true).', errcode = 'insufficient_privilege';
+        end if;
     end if;
     select * into newest from perdure.column_state(show_in_app.lifecycle, entity_id);
     if locked and newest.state is not null then
