@@ -110,6 +110,15 @@ async def test_a_role_of_one_tenant_keeps_its_entities_after_their_months_were_d
         await app.execute("select perdure.status('order', 'b')")
 
 
+async def test_a_role_of_one_tenant_gets_no_event_of_an_entity_that_is_forgotten(world: World, roles: Roles) -> None:
+    app = await an_app(world, roles, "--tenant", "south")
+    await world.db.execute("select perdure.start('order', 'a', '{}', tenant => 'south')")
+    await world.db.execute("delete from perdure.entity; update perdure.ident set final = 'shipped'")
+    await world.db.execute("select perdure.forget('order', 'a', 'the officer')")
+    assert await app.fetch("select id from perdure.feed()") == []
+    assert [row["why"] for row in await world.db.fetch("select why from perdure.feed() where id = 'a'")] == ["forgotten"]
+
+
 async def test_a_reader_of_one_lifecycle_and_tenant_reads_no_other_row(world: World, roles: Roles) -> None:
     worker, reader = await roles.make("shop_worker"), await roles.make("reporter")
     await perdure(world, "grant", worker, "--as", "worker")
