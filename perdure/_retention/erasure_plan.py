@@ -117,7 +117,7 @@ class Rows:
         try:
             if any(row["lifecycle"] is None or row["id"] is None for row in rows):
                 raise DeclarationError(
-                    f"{entity.lifecycle}: erasure.entities returns a row whose lifecycle or id is null: leave such rows out"
+                    f"{entity.lifecycle}: erasure.entities returns a row whose lifecycle or id is null: leave it out"
                 )
             return [Entity(row["lifecycle"], str(row["id"])) for row in rows]
         except KeyError as error:

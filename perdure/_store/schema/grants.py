@@ -153,13 +153,8 @@ async def _limit(connection: Connection, grant: Grant, table: dict[str, object])
     if grant.tenants:
         tenants = ", ".join(await _literals(connection, grant.tenants))
         same = f"e.lifecycle = {table['name']}.lifecycle and e.id = {table['name']}.id and e.tenant in ({tenants})"
-        parts.append(
-            f"tenant in ({tenants})"
-            if table["of_tenant"]
-            else "("
-            + " or ".join(f"exists (select from perdure.{each} e where {same})" for each in ("entity", "finished", "ident"))
-            + ")"
-        )
+        recorded = [f"exists (select from perdure.{each} e where {same})" for each in ("entity", "finished", "ident")]
+        parts.append(f"tenant in ({tenants})" if table["of_tenant"] else f"({' or '.join(recorded)})")
     return " and ".join(parts) or "true"
 
 

@@ -342,7 +342,7 @@ async def _forgets(db: Connection) -> bool:
 async def test_the_statistics_keep_no_receipt_of_an_effect_that_changed_after_the_end(db: Connection) -> None:
     await db.execute(
         "insert into perdure.transition (lifecycle, id, generation, version, state, effect) "
-        "select 'order', n::text, 0, 1, 'shipped', jsonb_build_object('receipt', 'secret ' || n) from generate_series(1, 300) n; "
+        "select 'order', n::text, 0, 1, 'shipped', to_jsonb('secret ' || n) from generate_series(1, 300) n; "
         "insert into perdure.carried_transition select * from perdure.transition; "
         "analyze perdure.transition; analyze perdure.carried_transition"
     )
