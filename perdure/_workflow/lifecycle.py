@@ -26,7 +26,7 @@ from perdure._workflow.declaring import (
     put_conductor_around_run,
     states_type,
 )
-from perdure._workflow.leaving import inside, to_its_end
+from perdure._workflow.leaving import in_handler, inside, to_its_end
 from perdure._workflow.reading import read
 from perdure.contracts.app_column import AppColumn
 from perdure.contracts.app_rows import AppRows
@@ -333,7 +333,12 @@ class Lifecycle(Answering, Generic[I, S]):
         """Continue in a new run, which starts `run` from its top. Waits do this by themselves when it is time.
 
         Await it in `run`, in a state that is not final. It waits for updates and attempts under way.
+
+        Raises:
+            DeclarationError: a message handler awaits it, which would wait for its own end.
         """
+        if in_handler():
+            raise DeclarationError(f"{type(self).__name__}: await continue_as_new() in `run`, not in a message handler")
         await inside(self._perdure.waiter.continue_as_new)
 
     @property

@@ -19,6 +19,7 @@ from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 
 RECORDED_FIRST = "perdure: updates are on record first"
+ENDS_GO_FIRST = "perdure: an end goes before a new run"
 MESSAGES = 50
 """History events of messages that a run must have in its first wait before it can continue as new."""
 
@@ -213,8 +214,16 @@ class Waiter:
         return cancellable and run.requests.ending and not doubts
 
     async def continue_as_new(self) -> NoReturn:
-        """Continue as new, as soon as no attempt and no update is under way."""
+        """Continue as new, as soon as no attempt and no update is under way.
+
+        Raises:
+            ContinueAsNew: now.
+            Overtaken: the entity is over in the database: another branch, or a handler, has ended it meanwhile.
+        """
         self._renewing = True
+        await until(lambda: self.may_renew() or self.over is not None)
+        if self.over is not None and not self.may_renew() and workflow.patched(ENDS_GO_FIRST):
+            raise self.over
         await until(self.may_renew)
         raise ContinueAsNew
 

@@ -495,3 +495,45 @@ class TestReasons:
     def test_what_the_sdk_would_not_notice_is_an_error(self) -> None:
         with pytest.raises(DeclarationError, match="raised KeyboardInterrupt, which is no Exception"):
             reason_of(KeyboardInterrupt())
+
+
+@workflow.defn(name="renewer")
+class Renewer(Lifecycle[str, Way]):
+    """Wants a new run while another branch, or a handler, ends it."""
+
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await self.enter(Way.GOING)
+        if given == "branch":
+            await asyncio.gather(self.perform(SEND, given, then=Way.DONE), self._renew())
+        await self._renew()
+
+    async def _renew(self) -> None:
+        await self.wait_until(START + timedelta(seconds=10))
+        await self.continue_as_new()
+
+    @workflow.update
+    async def finish(self) -> None:
+        await self.perform(SEND, "x")
+        await self.enter(Way.DONE)
+
+    @workflow.update
+    async def renew(self) -> None:
+        await self.continue_as_new()
+
+
+class TestANewRunThatIsWantedBesideAnEnd:
+    async def test_another_branch_has_ended_it(self) -> None:
+        result = await rehearse(Renewer, "branch", {SEND: [After(timedelta(seconds=20), 1)]})
+        assert (result.end, result.runs) == (Way.DONE, 1)
+
+    async def test_a_handler_has_ended_it(self) -> None:
+        messages = [At(timedelta(seconds=5), "finish")]
+        result = await rehearse(Renewer, "handler", {SEND: [After(timedelta(seconds=20), 1)]}, messages=messages)
+        assert (result.end, result.runs, result.answers[0].how) == (Way.DONE, 1, "completed")
+
+    async def test_a_handler_would_wait_for_itself(self) -> None:
+        with pytest.raises(DeclarationError, match=r"await continue_as_new\(\) in `run`, not in a message handler"):
+            await rehearse(Renewer, "handler", {}, messages=[At(timedelta(seconds=5), "renew")])
