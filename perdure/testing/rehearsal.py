@@ -130,8 +130,8 @@ async def rehearse(
         The result of the rehearsal.
 
     Raises:
-        ScriptError: the script or a message does not fit the lifecycle, a call went past the script's end, or calls or
-            messages are left over.
+        ScriptError: the script or a message does not fit the lifecycle, a call went past the script's end, calls or
+            messages are left over, or a message handler waits for ever after the lifecycle has ended.
         InvalidInput: `given` does not fit the lifecycle's input type.
         Exception: the exception of a bug in workflow code. A server would repeat the workflow task until it is fixed.
     """
@@ -170,6 +170,11 @@ async def rehearse(
         try:
             end = await _run(server, bugs)
             status = await server.ask("status", as_type=LifecycleStatus)
+            if status.final and end.kind == "blocked":
+                raise ScriptError(
+                    f"it is {status.state!r}, and its workflow never ends: a message handler waits for something that "
+                    "never comes"
+                )
         finally:
             await stage.close()
     moves = memory.moves(entity.lifecycle, entity.id)

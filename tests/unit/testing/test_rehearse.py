@@ -329,6 +329,32 @@ async def test_calls_that_never_happened_are_an_error() -> None:
     assert {contract.name: len(entries) for contract, entries in seen.unused.items()} == {DO.name: 2, FIND.name: 1}
 
 
+@workflow.defn(name="locked")
+class Locked(Lifecycle[str, Nap]):
+    """Its `run` is left with the lock that a handler waits for."""
+
+    @workflow.run
+    async def run(self, name: str) -> None:
+        self.lock = asyncio.Lock()
+        async with self.lock:
+            await self.wait_for(lambda: False)
+
+    @workflow.update
+    async def end(self) -> None:
+        await self.enter(Nap.RESTED)
+
+    @workflow.update
+    async def change(self) -> None:
+        async with self.lock:
+            await self.save()
+
+
+async def test_a_workflow_that_stays_open_after_its_end_is_an_error() -> None:
+    messages = [At(timedelta(seconds=1), "change"), At(timedelta(seconds=2), "end")]
+    with pytest.raises(ScriptError, match="it is 'rested', and its workflow never ends: a message handler waits for"):
+        await rehearse(Locked, "x", {}, messages=messages)
+
+
 @pytest.mark.parametrize(
     "message",
     [
