@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure._workflow.arriving import go_ahead
-from perdure._workflow.leaving import Leave, reason_of
+from perdure._workflow.leaving import Leave, in_handler, reason_of
 from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse_if_over, why_left
 from perdure.contracts.effects import Lookup
@@ -22,49 +22,69 @@ _MAY_OVERRIDE = (
     *("states", "effects", "steps", "mirror", "expects", "erasure", "search_attribute", "if_ended"),
     *("run", "snapshot", "cancelling"),
 )
+_GUARDED = "__perdure_guarded__"
+"""Mark of a handler that is wrapped. A mixin may belong to several lifecycles, and to plain workflows as well."""
 
 
 def check_handlers(cls: type[Any], base: type[Any]) -> None:
     """Refuse a subclass that overrides a handler, which would silently lose its validator."""
-    defined = {name for each in base.__mro__ for name in each.__dict__}
-    for name in cls.__dict__:
-        if name in defined and name not in _MAY_OVERRIDE and not name.startswith("__"):
-            raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: choose another name")
+    defined = {name for each in base.__mro__ if each is not Generic for name in each.__dict__}
+    for author in _authors_classes(cls, base):
+        for name in author.__dict__:
+            if name in defined and name not in _MAY_OVERRIDE and not name.startswith("__"):
+                raise DeclarationError(
+                    f"{author.__name__}.{name} overrides what every lifecycle has: choose another name"
+                )
     if "run" not in cls.__dict__ or not hasattr(cls.__dict__["run"], "__temporal_workflow_run"):
         raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
 
 
-def guard_handlers(cls: type[Any]) -> None:
-    """Wrap the author's handlers: an update of an ended run is refused, as those of the base class are, and waits for
-    an end that is being written; a handler ends if the whole run is left; and a message lets the run look whether it is
-    time for a new one."""
-    for handler in cls.__dict__.values():
+def _authors_classes(cls: type[Any], base: type[Any]) -> list[type[Any]]:
+    """The class, and those of the author's that it derives from."""
+    return [each for each in cls.__mro__ if each not in base.__mro__]
+
+
+def guard_handlers(cls: type[Any], base: type[Any]) -> None:
+    """Wrap the author's handlers, also those of a mixin: an update of an ended run is refused, as those of the base
+    class are, and waits for an end that is being written; a handler ends if the whole run is left; and a message lets
+    the run look whether it is time for a new one."""
+    for handler in (each for author in _authors_classes(cls, base) for each in author.__dict__.values()):
         definition = getattr(handler, "__temporal_signal_definition", None)
         if isinstance(handler, workflow.UpdateMethodMultiParam):
             definition = handler._defn
-            # The definition is frozen, and `set_validator` takes only the first one.
-            object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
-        if definition is None:
+        if definition is None or hasattr(definition.fn, _GUARDED):
             continue
         answers = isinstance(handler, workflow.UpdateMethodMultiParam)
+        if answers:
+            # The definition is frozen, and `set_validator` takes only the first one.
+            object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator, base))
         if answers or inspect.iscoroutinefunction(definition.fn):
-            object.__setattr__(definition, "fn", _left(definition.fn, answers))
+            guarded = _left(definition.fn, answers, base)
         else:
-            object.__setattr__(definition, "fn", _looks(definition.fn))
+            guarded = _looks(definition.fn, base)
+        setattr(guarded, _GUARDED, True)
+        object.__setattr__(definition, "fn", guarded)
 
 
-def _looks(handler: Callable[..., Any]) -> Callable[..., Any]:
+def _looks(handler: Callable[..., Any], base: type[Any]) -> Callable[..., Any]:
     @functools.wraps(handler)
     def handle(self: Any, *given: Any) -> Any:
-        self._perdure.waiter.event_came()
+        if isinstance(self, base):
+            self._perdure.waiter.event_came()
         return handler(self, *given)
 
     return handle
 
 
-def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
+def _left(handler: Callable[..., Any], answers: bool, base: type[Any]) -> Callable[..., Any]:
+    async def begin(self: Any, *given: Any) -> Any:
+        result = handler(self, *given)
+        return await result if inspect.isawaitable(result) else result
+
     @functools.wraps(handler)
     async def handle(self: Any, *given: Any) -> Any:
+        if not isinstance(self, base):
+            return await begin(self, *given)
         came_at = self._perdure.waiter.event_came()
         go_ahead()
         if not answers:
@@ -72,8 +92,7 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
         try:
             if answers:
                 await self._perdure.transitions.until_decided()
-            result = handler(self, *given)
-            return await result if inspect.isawaitable(result) else result
+            return await begin(self, *given)
         except (Leave, BaseExceptionGroup) as error:
             reason = reason_of(error)
             self._perdure.left_by(reason)
@@ -83,12 +102,15 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
     return handle
 
 
-def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None) -> Callable[..., None]:
+def _guarded(
+    handler: Callable[..., Any], validator: Callable[..., None] | None, base: type[Any]
+) -> Callable[..., None]:
     @functools.wraps(handler)
     def check(self: Any, *given: Any) -> None:
-        run = self._perdure.run
-        if run.overtaken or (run.final and not self._perdure.transitions.ending):
-            refuse_if_over(run)
+        if isinstance(self, base):
+            run = self._perdure.run
+            if run.overtaken or (run.final and not self._perdure.transitions.ending):
+                refuse_if_over(run)
         if validator is not None:
             validator(self, *given)
 
@@ -170,7 +192,10 @@ def put_conductor_around_run(cls: type[Any]) -> None:
 
     @functools.wraps(run)
     async def conducted(self: Any, given: Any = None) -> None:
-        await self._perdure.conduct(functools.partial(run, self), given)
+        if in_handler():
+            await self._perdure.conduct(functools.partial(run, self), given)
+        else:  # by `super().run(given)`
+            await run(self, given)
 
     taken = list(inspect.signature(run).parameters)[1]
     conducted.__annotations__ = {**run.__annotations__, taken: Any}

@@ -105,7 +105,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        guard_handlers(cls)
+        guard_handlers(cls, Lifecycle)
         if not {"run", "states"} & cls.__dict__.keys():
             return  # an author's own base class
         check_handlers(cls, Lifecycle)
