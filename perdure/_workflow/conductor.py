@@ -15,7 +15,7 @@ from temporalio.exceptions import FailureError
 from perdure._text.privacy import describe
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import OwnTerms
-from perdure._workflow.arriving import go_ahead
+from perdure._workflow.arriving import go_ahead, note_wait
 from perdure._workflow.author import Author
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, Part, fail, to_its_end, until
@@ -114,7 +114,12 @@ class Conductor:
             expires_at=expires_at,
             confirmed_by=confirmed_by,
         )
-        end = await to_its_end(performance.run(), performance.withdraw)
+        try:
+            end = await to_its_end(performance.run(), performance.withdraw)
+        except asyncio.CancelledError:
+            if performance.begun:
+                note_wait()
+            raise
         self.waiter.look()
         if performance.begun:
             go_ahead()
@@ -216,12 +221,18 @@ class Conductor:
         """Lead the run from the cancel that ended the author's `run` to its end."""
         await self._settle()
         if not self.run.final:
+            is_first = not self.run.requests.was_cancelling
             request = self.run.requests.begin_cancelling()
             if not self.run.requests.cancelled_before:
-                await self._attend(self._author.cancelling(request))
+                await self._attend(self._cancelling(request, is_first))
                 await self._settle()
         if not self.run.final:
             await self._end_cancelled()
+
+    async def _cancelling(self, request: OperatorRequest, is_first: bool) -> None:
+        if is_first:  # it does not catch up with an earlier run
+            note_wait()
+        await self._author.cancelling(request)
 
     async def _run(self, run: Run) -> bool:
         """Run the author's code. Returns False if `run` must start from its top, because the record is readable now."""

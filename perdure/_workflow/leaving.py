@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from perdure._workflow.arriving import note_branch
 from perdure.errors import DeclarationError
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ class Part:
 
         async def inside() -> None:
             _PART.set(self)
+            note_branch()
             await code
 
         task = self._task = asyncio.create_task(inside())
@@ -124,8 +126,10 @@ async def inside(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     In a handler the reason is raised, because no conductor awaits the handler.
     """
     part = _PART.get()
-    if part is not None and part.over:
-        await for_ever()
+    if part is not None:
+        note_branch()
+        if part.over:
+            await for_ever()
     try:
         return await begin()
     except Leave as reason:

@@ -12,7 +12,7 @@ from temporalio import workflow
 from perdure._wire.carried import CARRIED, Carried, Remembered
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
-from perdure._workflow.arriving import is_ahead
+from perdure._workflow.arriving import has_waited, is_ahead
 from perdure._workflow.author import Author
 from perdure._workflow.leaving import fail, in_handler
 from perdure._workflow.ledger import Ledger
@@ -21,6 +21,7 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotThisDatabase
 
+WAITS_LEAD_BACK = "perdure: a branch that has waited leaves a state that needs a person"
 CYCLES_ARE_NO_PROGRESS = "perdure: to enter a state of a cycle shows no progress"
 
 
@@ -358,6 +359,8 @@ class RunState:
         """Whether the present state leads to `state`, so that `run` has not passed it. A state that needs a person may
         lead back: while `run` catches up, the state before that one counts."""
         if self.came_from is None or not self.branch_catches_up or not self.declared.on_record(self.state).attention:
+            return self.declared.allows(self.state, state)
+        if has_waited() and workflow.patched(WAITS_LEAD_BACK):
             return self.declared.allows(self.state, state)
         return state != self.came_from and self.declared.allows(self.came_from, state)
 

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from perdure import _faults as faults
 from perdure._wire.requests import OperatorRequest
-from perdure._workflow.arriving import ahead_unless_withdrawn
+from perdure._workflow.arriving import ahead_unless_withdrawn, note_wait
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
 from perdure._workflow.passing import Events, passed
 from perdure._workflow.recorder import Recorder
@@ -147,7 +147,11 @@ class Waiter:
                 run.has_not_arrived()
                 if run.catching_up:
                     self._rested_at = None
+            else:
+                note_wait()
             raise
+        else:
+            note_wait()
 
     async def quiet(self, holds: Callable[[], bool]) -> None:
         """Return at a moment when `holds()` is true, and code that runs at the same moment has not changed that."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+from contextlib import suppress
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+import pytest
 from temporalio import workflow
 
-from perdure import Lifecycle, OperatorRequest, state
+from perdure import Done, Effect, Lifecycle, NotDone, OperatorRequest, Repeat, RetryPolicy, state
+from perdure._wire.requests import RetryRequest
 from perdure._wire.status import LifecycleStatus
 from perdure.contracts import EffectStatus
 from perdure.testing import START, At, When, WorkerLost, rehearse
@@ -103,3 +107,78 @@ async def test_a_cancel_that_waits_for_a_doubt_to_be_settled_is_not_forgotten_in
     assert seen.runs > 1
     assert [each.how for each in seen.answers] == ["completed"]
     assert seen.end is bookings.Way.CANCELLED
+
+
+class Course(StrEnum):
+    NEW = "new"
+    GOING = state("going", leads_to=("held", "done"))
+    HELD = state("held", leads_to=("going", "back"), attention=True)
+    BACK = "back"
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
+
+
+TRY = Effect[str, int]("try", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RetryPolicy(maximum_attempts=1))
+
+
+@workflow.defn(name="persistent")
+class Persistent(Lifecycle[str, Course]):
+    """Tries once a day, or as soon as somebody requests it."""
+
+    effects = (TRY,)
+
+    @workflow.run
+    async def run(self, how: str) -> None:
+        day = 0
+        while True:
+            await self.enter(Course.GOING)
+            if isinstance(await self.perform(TRY, how, suffix=f"day-{day}"), Done):
+                return await self.enter(Course.DONE)
+            day += 1
+            await self.enter(Course.HELD)
+            await getattr(self, f"_{how}")(self.started_at + day * DAY)
+
+    async def _time_out(self, until: datetime) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout((until - workflow.now()).total_seconds()):
+                await self.retry_requested()
+
+    async def _wait_for(self, until: datetime) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.retry_requested(), (until - workflow.now()).total_seconds())
+
+    async def _race(self, until: datetime) -> None:
+        tasks = [asyncio.ensure_future(each) for each in (self.retry_requested(), self.wait_until(until))]
+        await workflow.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in tasks:
+            each.cancel()
+        await workflow.wait(tasks)
+
+    async def _group(self, until: datetime) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._race(until))
+
+    async def cancelling(self, asked: OperatorRequest) -> None:
+        await self.enter(Course.BACK)
+
+
+class TestABranchThatHasWaited:
+    """What it waits in makes no difference to the states that it enters then."""
+
+    @pytest.mark.parametrize("how", ["time_out", "wait_for", "race", "group"])
+    @pytest.mark.parametrize("retried", [False, True])
+    async def test_it_enters_the_state_before_the_one_that_needs_a_person(self, how: str, retried: bool) -> None:
+        messages = [At(DAY / 2, "retry_now", RetryRequest(by="ann", note="go"))] if retried else []
+        for renews in (False, True):
+            script = {TRY: [NotDone("busy"), 1]}
+            seen = await rehearse(Persistent, how, script, messages=messages, renew_at_every_wait=renews)
+            # A new run that begins in `GOING` may show the past round once more.
+            assert seen.states[:3] == [Course.GOING, Course.HELD, Course.GOING]
+            assert (seen.states[-2:], seen.runs > 1) == ([Course.GOING, Course.DONE], renews)
+
+    @pytest.mark.parametrize("renews", [False, True])
+    async def test_a_cancel_leads_to_where_no_earlier_run_was(self, renews: bool) -> None:
+        messages = [At(DAY / 2, "cancel", OperatorRequest(by="ann", note="enough"))]
+        script = {TRY: [NotDone("busy")]}
+        seen = await rehearse(Persistent, "race", script, messages=messages, renew_at_every_wait=renews)
+        assert seen.states == [Course.GOING, Course.HELD, Course.BACK, Course.CANCELLED]
