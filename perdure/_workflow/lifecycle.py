@@ -189,7 +189,7 @@ class Lifecycle(Answering, Generic[I, S]):
         Raises:
             DeclarationError: the effect is not declared, is being performed under the same key, or `doubt` cannot be
                 used.
-            InvalidInput: `given` does not fit the contract.
+            InvalidInput: `given`, or the receipt of `confirmed_by`, does not fit the contract.
         """
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")

@@ -18,7 +18,9 @@ from perdure._workflow.leaving import Cancelled
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
 from perdure.contracts.dumping import dump
+from perdure.contracts.effects import first_problem
 from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import InvalidInput
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -79,11 +81,22 @@ class Pauses(Generic[In, Out]):
         self.withdrawn = True
 
     def confirmed(self) -> Any:
-        """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message."""
-        if self._confirmed_by is None or not self._record.in_doubt:
+        """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message.
+
+        Raises:
+            InvalidInput: the author's function has returned what does not fit the contract.
+        """
+        if self._confirmed_by is None or not self._is_confirmed():
             return None
-        receipt = self._confirmed_by()
-        return None if receipt is None else dump(self._record.effect.receipt.serializer, receipt)
+        adapter = self._record.effect.receipt
+        receipt = dump(adapter.serializer, self._confirmed_by(), warnings=False)
+        if not workflow.unsafe.is_replaying():
+            try:
+                adapter.validate_python(receipt)
+            except ValueError as error:
+                why = f"what confirmed_by returned is no receipt of it: {first_problem(error)}"
+                raise InvalidInput(f"{self._record.key}: {why}") from None
+        return receipt
 
     async def read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
         """Read the fence, with all outcomes that came in."""
@@ -146,7 +159,7 @@ class Pauses(Generic[In, Out]):
             left = None if self.expires_at is None else (self.expires_at - workflow.now()).total_seconds()
             await self._waiter.pause(
                 left,
-                lambda: self.resolution is not None or self._fence_changed or self.confirmed() is not None,
+                lambda: self.resolution is not None or self._fence_changed or self._is_confirmed(),
                 cancellable=False,  # an end now would leave the doubt open
                 summary=markdown(f"{self._record.slot}: parked"),
             )
@@ -158,7 +171,11 @@ class Pauses(Generic[In, Out]):
         return self.withdrawn and not self._record.in_doubt
 
     def _is_woken(self) -> bool:
-        return self._ended or self._fence_changed or self._stops or self.confirmed() is not None
+        return self._ended or self._fence_changed or self._stops or self._is_confirmed()
+
+    def _is_confirmed(self) -> bool:
+        """Whether a message confirms the effect in doubt."""
+        return self._confirmed_by is not None and self._record.in_doubt and self._confirmed_by() is not None
 
     def _so_far(self) -> str:
         """How the last attempt ended, for the summary of the timer."""

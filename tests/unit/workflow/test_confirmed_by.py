@@ -6,11 +6,13 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import AskFirst, Done, Effect, Escalate, InDoubt, Lifecycle, Lookup, NotDone, Repeat, state
 from perdure._wire.status import LifecycleStatus
+from perdure.errors import InvalidInput
 from perdure.testing import After, At, When, WhenParked, WorkerLost, rehearse
 
 FIND = Lookup[str, str]("find-witnessed")
@@ -124,3 +126,28 @@ async def test_a_pause_before_the_next_call_ends_with_the_message() -> None:
     )
     assert seen.end == Way.DONE
     assert seen.calls(REPEATED) < 4
+
+
+@workflow.defn(name="mistaken")
+class Mistaken(Lifecycle[str, Way]):
+    """Takes the message itself for the receipt."""
+
+    effects = (PARKED,)
+
+    def __init__(self) -> None:
+        self.said: Any = None
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await self.perform(PARKED, given, entering=Way.CALLING, confirmed_by=lambda: self.said)
+        await self.enter(Way.DONE)
+
+    @workflow.signal
+    def call_back(self, said: Said) -> None:
+        self.said = said
+
+
+async def test_what_is_no_receipt_is_not_recorded_as_one() -> None:
+    messages = [WhenParked("call_back", Said(word="thanks"))]
+    with pytest.raises(InvalidInput, match="mistaken/1/call-parked: what confirmed_by returned is no receipt of it"):
+        await rehearse(Mistaken, "x", {PARKED: [InDoubt("cut")]}, messages=messages)
