@@ -92,6 +92,7 @@ class Carried(BaseModel):
             suffix; None = not known.
         performed_more: whether an earlier run may have performed others to their end as well.
         retry: a retry that was granted and not used yet.
+        retry_of: the only effect that it is for, by its first name and its suffix; None = of all.
         retried: keys of the effects that ended since the last request for a retry; None = there was no request.
         cancel: a request for the end, which waits for a doubt to be settled.
         cancelling: whether that request has stopped `run`, and the author's `cancelling` was under way.
@@ -125,6 +126,7 @@ class Carried(BaseModel):
     performed: list[str] | None = None
     performed_more: bool = False
     retry: OperatorRequest | None = None
+    retry_of: str | None = None
     retried: list[str] | None = None
     cancel: OperatorRequest | None = None
     cancelling: bool = False

@@ -11,6 +11,7 @@ from perdure._wire.requests import OperatorRequest, Resolution, RetryRequest, Se
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.conductor import Conductor
 from perdure._workflow.leaving import until
+from perdure._workflow.ledger import first_slot_of
 from perdure._workflow.messages import hand_over
 from perdure._workflow.rules import closing, ended, parked, refuse_if_over
 from perdure.contracts.effects import first_problem
@@ -94,8 +95,9 @@ class Answering:
         """Send an effect anew that ended without being done. Its new key makes it a new request for the other side."""
         self._perdure.waiter.update_came()
         run = self._perdure.run
-        slot = run.effects.send_anew(ended(run, asked.effect))
-        run.requests.for_retry(asked)
+        key = ended(run, asked.effect)
+        slot = run.effects.send_anew(key)
+        run.requests.for_retry(asked, first_slot_of(key))
         return f"{slot} goes anew"
 
     @send_again.validator

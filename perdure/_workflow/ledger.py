@@ -13,6 +13,7 @@ from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import Terms, all_terms
 from perdure._wire.writes import EffectView, Fence, FenceOp
+from perdure._workflow.sending import has_ended_again, may_go_again
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, NotPerformed, WasRefused
@@ -118,7 +119,7 @@ class Ledger:
     def new_key(self, entity: Entity, effect: Effect[Any, Any], suffix: str | None) -> Key:
         """The key of a performance that begins now. It is a new key if the last performance was refused."""
         slot = slot_of(effect.identity, suffix)
-        if slot in self.refused:
+        if slot in self.refused and may_go_again(slot):
             self.refused.discard(slot)
             self.ended.pop(Key.of(entity, effect.identity, suffix, self.again.get(slot, 0)), None)
             self.again[slot] = self.again.get(slot, 0) + 1
@@ -130,9 +131,13 @@ class Ledger:
         how = self.ended.get(performance.key)
         self.ended_earlier.discard(performance.key)
         if how is not None:
+            slot = first_slot_of(performance.key)
+            if not may_go_again(slot):
+                has_ended_again(slot)
+                self._note_since_retry(performance.key)
             self.settled(performance)
             if how.kind == WasRefused.__name__:
-                self.refused.add(_slot_of(performance.key))
+                self.refused.add(slot)
         return how
 
     def begin(self, performance: Performing) -> None:
@@ -146,16 +151,19 @@ class Ledger:
     def note_end(self, performance: Performing, ended: NotPerformed) -> None:
         """Note that an effect ends without being done."""
         if isinstance(ended, WasRefused):
-            self.refused.add(_slot_of(performance.key))
+            self.refused.add(first_slot_of(performance.key))
         self.ended[performance.key] = HowNotPerformed(
             slot=performance.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt
         )
-        if self.ended_since_retry is not None:
-            self.ended_since_retry[performance.key] = None
+        self._note_since_retry(performance.key)
 
     def retry_begins(self) -> None:
         """Note that a requested retry begins."""
         self.ended_since_retry = {}
+
+    def _note_since_retry(self, key: str) -> None:
+        if self.ended_since_retry is not None:
+            self.ended_since_retry[key] = None
 
     def given_up(self) -> str | None:
         """Key of an effect that a retry would not call, if the retry would call no other effect either; else None.
@@ -187,11 +195,11 @@ class Ledger:
     def means(self, slot: str | None, key: str) -> bool:
         """Whether a person who names `slot` means the effect of `key`: by the key, or by one of the effect's names. A
         worker of another build may have accepted the update, and have another name for the effect."""
-        return slot in (None, key) or self._slot(slot) == _slot_of(key)
+        return slot in (None, key) or self._slot(slot) == first_slot_of(key)
 
     def send_anew(self, key: str) -> str:
         """Give the next performance of an ended effect a new key. Returns the slot."""
-        slot = _slot_of(key)
+        slot = first_slot_of(key)
         self.refused.discard(slot)
         self.again[slot] = self.again.get(slot, 0) + 1
         return self.ended.pop(key).slot
@@ -274,7 +282,7 @@ class Ledger:
         unsettled = self.unsettled | {key: each.unsettled() for key, each in self.performances.items()}
         # A run may not have come to all effects of earlier runs: it leaves an effect unsettled, or the database lost
         # the record of one, and a person's resolution of that has led the run to another wait.
-        performed = dict.fromkeys(_slot_of(key) for key in self._performed)
+        performed = dict.fromkeys(first_slot_of(key) for key in self._performed)
         earlier = [each for each in self.performed_before or () if each not in performed]
         ended = dict(self.ended)
         if not unsettled:
@@ -304,7 +312,7 @@ class Ledger:
         return slot_of(next((each.name for each in self._effects if each.identity == effect), effect), suffix)
 
 
-def _slot_of(key: str) -> str:
+def first_slot_of(key: str) -> str:
     """The slot of the effect of a key."""
     effect, suffix, _ = Key(key).performance
     return slot_of(effect, suffix)

@@ -22,11 +22,13 @@ from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, 
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.endings import not_performed, same_again
 from perdure._workflow.leaving import ContinueAsNew, Leave
+from perdure._workflow.ledger import first_slot_of
 from perdure._workflow.lookups import LookUps
 from perdure._workflow.pausing import Pauses
 from perdure._workflow.reading import LOOKS_AGAIN, read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
+from perdure._workflow.sending import may_go_again
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
 from perdure.contracts.effects import Effect
@@ -217,7 +219,7 @@ class Performance(Generic[In, Out]):
                 raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
             await self._waiter.quiet(lambda: self.key not in effects.performances)
             await self._until_open()  # the end that the doubt held up may be under way
-        if self._comes_back() and (ended := effects.repeat_end(self)):
+        if (self._comes_back() or not may_go_again(first_slot_of(self.key))) and (ended := effects.repeat_end(self)):
             return same_again(ended)
         effects.begin(self)
         about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}

@@ -30,6 +30,7 @@ class Requests:
 
     Attributes:
         retry: a retry that was granted and not used yet.
+        retry_of: slot of the only effect that it is for; None = of all.
         cancel: the request for the end.
         cancelled_before: whether the end was requested before the first run began.
         cancelling: whether the cancel has ended the author's `run` in this run; `cancelling` is under way, or done.
@@ -38,6 +39,7 @@ class Requests:
 
     def __init__(self, carried: Carried) -> None:
         self.retry = carried.retry
+        self.retry_of = carried.retry_of
         self._waits_for_retry = 0
         self.cancel = carried.cancel
         self.cancelled_before = carried.cancel is not None and carried.state is None
@@ -59,15 +61,15 @@ class Requests:
         """Whether a cancel has ended `run` in an earlier run. In this run, `run` comes to that place and no further."""
         return self.was_cancelling and not self.cancelling
 
-    def for_retry(self, asked: OperatorRequest) -> None:
-        """Note a request for a retry."""
-        self.retry = asked
+    def for_retry(self, asked: OperatorRequest, slot: str | None = None) -> None:
+        """Note a request for a retry, of all effects, or of one."""
+        self.retry, self.retry_of = asked, slot
 
     def await_retry(self, *, anew: bool) -> None:
         """Note that the author's code waits for a retry: for one that is requested `anew`, or for an unused one of the
         previous run."""
         if anew and not self.waits_for_retry:  # otherwise it is for the branch that waits already
-            self.retry = None
+            self.retry_is_done()
         self._waits_for_retry += 1
 
     def stop_awaiting_retry(self) -> None:
@@ -75,8 +77,8 @@ class Requests:
         self._waits_for_retry -= 1
 
     def retry_is_done(self) -> None:
-        """Note that the retry was used."""
-        self.retry = None
+        """Note that the retry was used, or that it is for no branch."""
+        self.retry = self.retry_of = None
 
     def for_cancel(self, asked: OperatorRequest) -> None:
         """The end was requested."""
@@ -447,6 +449,7 @@ class RunState:
                 since=self.since,
                 snapshot=self.kept(author)[0],
                 retry=self.requests.retry,
+                retry_of=self.requests.retry_of,
                 cancel=self.requests.cancel,
                 cancelling=self.requests.was_cancelling,
                 came_from=self.came_from,

@@ -17,6 +17,7 @@ from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
 from perdure._workflow.passing import Events, passed
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
+from perdure._workflow.sending import continue_for
 
 RECORDED_FIRST = "perdure: updates are on record first"
 ENDS_GO_FIRST = "perdure: an end goes before a new run"
@@ -114,10 +115,12 @@ class Waiter:
         asked, catches_up = self._run.requests, self._run.branch_catches_up
         asked.await_retry(anew=not catches_up)
         request: OperatorRequest | None = None
+        slot: str | None = None
 
         def is_requested() -> bool:
-            nonlocal request  # an effect of another branch may use the request up before this branch continues
-            request = request or asked.retry
+            nonlocal request, slot  # an effect of another branch may use the request up before this branch continues
+            if request is None:
+                request, slot = asked.retry, asked.retry_of
             return request is not None
 
         granted = catches_up and asked.retry is not None
@@ -130,6 +133,7 @@ class Waiter:
             asked.stop_awaiting_retry()
         assert request is not None
         self._run.effects.retry_begins()
+        continue_for(slot)
         return request
 
     @contextmanager

@@ -119,6 +119,7 @@ class Ruled(Lifecycle[Order, Step]):
             "limited": self._limited,
             "one left behind": self._one_left_behind,
             "two until done": self._two_until_done,
+            "each until done": self._each_until_done,
         }
         await ways[order.how](order)
 
@@ -162,6 +163,15 @@ class Ruled(Lifecycle[Order, Step]):
     async def _one_left_behind(self, order: Order) -> None:
         await self.perform(RING, order, expires_at=START)
         await self._until_done(order)
+
+    async def _each_until_done(self, order: Order) -> None:
+        async def until_done(effect: Effect[Order, int]) -> None:
+            while not isinstance(await self.perform(effect, order), Done):
+                await self.retry_requested()
+
+        await self.enter(Step.GOING)
+        await asyncio.gather(until_done(SEND), until_done(RING))
+        await self.enter(Step.DONE)
 
     async def _two_until_done(self, order: Order) -> None:
         while True:
@@ -499,6 +509,16 @@ class TestSendAgain:
         seen = await ruled("once", {SEND: [Refused("1"), Refused("2"), 3]}, *again)
         assert [each.how for each in seen.answers] == ["completed", "completed"]
         assert seen.keys == ["ruled/1/send", "ruled/1/send~1", "ruled/1/send~2"]
+
+    @pytest.mark.parametrize("renews", [False, True], ids=["one run", "many runs"])
+    async def test_it_sends_no_effect_of_another_branch(self, renews: bool) -> None:
+        minute = timedelta(minutes=1)
+        messages = [At(minute, "send_again", SendAgain(by="ann", effect="ring")), At(2 * minute, "retry_now", ANN)]
+        script: dict[Any, Any] = {SEND: [Refused("no"), 1], RING: [Refused("no"), 2]}
+        seen = await rehearse(
+            Ruled, Order(how="each until done"), script, messages=messages, renew_at_every_wait=renews
+        )
+        assert seen.keys == ["ruled/1/send", "ruled/1/ring", "ruled/1/ring~1", "ruled/1/send~1"]
 
     async def test_it_is_refused_while_nothing_waits(self) -> None:
         seen = await ruled("once", BUSY, At(DURING, "send_again", SendAgain(by="ann")))
