@@ -121,7 +121,7 @@ def policy_of(seed: int, key: str) -> DoubtPolicy[Any, Any]:
     name, suffix, _ = Key(key).performance
     given, effect = program(seed, Key(key).split("/")[1]), contracts(0, PACE)[name]
     written = re.split("[.-]", suffix or "")[0]  # in a round, and at a message, more is added to it
-    for each in words([*given.steps, *given.at_cancel, *given.at_message]):
+    for each in words([*given.steps, *given.at_cancel, *given.at_message, *given.at_update]):
         if each[:3] == ["perform", name, written]:
             own = own_terms(effect, each[3]["own"], PACE) if "own" in each[3] else {}
             policy: DoubtPolicy[Any, Any] = own.get("doubt", effect.doubt)

@@ -19,7 +19,8 @@ WORDS = {"perform", "gather", "group", "race", "within", "until", "messages", "s
 
 def performances(entity_id: str) -> list[list[Any]]:
     given = program(SEED, entity_id)
-    return [each for each in words([*given.steps, *given.at_cancel, *given.at_message]) if each[0] == "perform"]
+    programs = [*given.steps, *given.at_cancel, *given.at_message, *given.at_update]
+    return [each for each in words(programs) if each[0] == "perform"]
 
 
 def entities() -> list[str]:

@@ -40,10 +40,13 @@ class Author:
         steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
         advance = self._advance(steps) if self._is_rare() and random.random() < 0.5 else []
         cancelling = [self._performance({})] if random.random() < 0.4 else []
+        if self._is_rare():
+            more = (["step"], ["save"], ["until", random.randint(1, 60)], ["enter", Place.HELD.value])
+            cancelling.insert(random.randint(0, len(cancelling)), random.choice(more))
         if random.random() < 0.3 and self._place < len(ORDER) - 1:
             steps.append(self._performance({"then": Place.ENDED.value}))
         given = Program(steps=steps, at_cancel=cancelling, secret=secret)
-        given.at_message = self._handler(advance)
+        given.at_message, given.at_update = self._handler(advance), self._handler([])
         return given
 
     def _handler(self, words: list[Any]) -> list[Any]:
@@ -98,13 +101,14 @@ class Author:
         random = self._random
         match random.choice(("race", "within", "within", "messages", "renew", "rounds", "start")):
             case "race":
-                return ["race", [self._steps(depth - 1, 1, alone=False) for _ in range(2)]]
+                branches = [self._steps(depth - 1, 1, alone=False) for _ in range(2)]
+                return ["race", [*branches, [["retry"]]] if self._is_rare() else branches]
             case "within":
                 steps = [["retry"]] if self._is_rare() else self._steps(depth - 1, 1, alone=False)
                 return ["within", random.choice((1, 4, 10, 40)), steps]
             case "messages" if alone:
                 return ["messages", random.randint(1, 2), random.choice((2, 10, 60))]
-            case "renew" if alone:
+            case "renew":
                 return ["renew"]
             case "rounds" if alone and not self._place and not self._goes_round:
                 return self._rounds()

@@ -81,15 +81,16 @@ class Interpreter(Lifecycle[Any, Any]):
     async def note(self, text: str) -> None:
         self.received.append(text)
         await self.wait_for(lambda: self._given is not None)
-        for word, *arguments in self._program.at_message:
-            if word == "perform":
-                name, suffix, more = arguments
-                arguments = [name, f"{suffix}-{text}", more]
-            await self._one(word, arguments)
+        await self._handle(self._program.at_message, text)
 
     @workflow.update
     async def append(self, text: str) -> str:
         self.updated.append(text)
+        await self.wait_for(lambda: self._given is not None)
+        if self._program.at_update:
+            # The server can lose the update until its workflow task is over, with what its handler has done.
+            await self.wait_until(workflow.now() + timedelta(milliseconds=1))
+            await self._handle(self._program.at_update, text)
         return text
 
     @property
@@ -106,6 +107,14 @@ class Interpreter(Lifecycle[Any, Any]):
 
     def snapshot(self) -> Kept:
         return Kept(received=self.received, updated=self.updated, renewed=self._renewed, rounds=self._rounds)
+
+    async def _handle(self, program: Sequence[Any], text: str) -> None:
+        """Run the program of a handler, with keys of its own."""
+        for word, *arguments in program:
+            if word == "perform":
+                name, suffix, more = arguments
+                arguments = [name, f"{suffix}-{text}", more]
+            await self._one(word, arguments)
 
     async def _all(self, steps: Sequence[Any]) -> None:
         for word, *arguments in steps:

@@ -44,12 +44,14 @@ class Program(BaseModel):
         steps: the program of `run`.
         at_cancel: the program of `cancelling`.
         at_message: the program of the handler of a message.
+        at_update: the program of the handler of an update.
         secret: personal data, which may stand in payloads only.
     """
 
     steps: list[Any]
     at_cancel: list[Any] = Field(default_factory=list)
     at_message: list[Any] = Field(default_factory=list)
+    at_update: list[Any] = Field(default_factory=list)
     secret: str = ""
 
     @property

@@ -42,9 +42,10 @@ def without_help(
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
     events = _possible(_events(random, _few(random, 0.9 * hostile)))
-    if isinstance(given, Program) and given.at_message:
-        messages = [replace(_event(random), what="message") for _ in range(random.randint(1, 3))]
-        events = _in_order([*events, *messages])
+    if isinstance(given, Program):
+        called = [what for what, handler in (("message", given.at_message), ("update", given.at_update)) if handler]
+        calls_of_handlers = [replace(_event(random), what=each) for each in called for _ in range(random.randint(1, 3))]
+        events = _in_order([*events, *calls_of_handlers])
     return Scenario(
         seed=seed,
         given=given,
@@ -161,7 +162,7 @@ def smaller_scenarios(one: Scenario) -> Iterator[Scenario]:
     plainer = (replace(one, restarts=0), replace(one, renews=0), replace(one, builds=(0,)))
     yield from (each for each in (*plainer, replace(one, single_batch=False)) if each != one)
     if hasattr(one.given, "steps"):
-        for name in ("steps", "at_cancel", "at_message"):
+        for name in ("steps", "at_cancel", "at_message", "at_update"):
             for steps in smaller_steps(getattr(one.given, name)):
                 yield replace(one, given=one.given.model_copy(update={name: steps}))
 

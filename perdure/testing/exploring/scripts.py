@@ -37,7 +37,11 @@ def _lines(one: Scenario) -> Iterator[str]:
     if isinstance(one.given, Program):
         yield "run:"
         yield from _steps(one.given.steps, "  ")
-        for name, steps in (("cancelling", one.given.at_cancel), ("at each message", one.given.at_message)):
+        for name, steps in (
+            ("cancelling", one.given.at_cancel),
+            ("at each message", one.given.at_message),
+            ("at each update", one.given.at_update),
+        ):
             if steps:
                 yield f"{name}:"
                 yield from _steps(steps, "  ")
