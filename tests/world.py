@@ -16,6 +16,7 @@ from typing import Any
 import asyncpg
 import psutil
 import temporalio.client
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import App, Client, PerdurePlugin, Settings
@@ -213,6 +214,22 @@ class World:
             "and query like '%apply_writes%' and wait_event_type = 'Lock')"
         )
         await self.until(lambda: self.db.fetchval(waits), "a write of perdure's that waits for a lock")
+
+    async def make_current(self, deployment: str) -> None:
+        """Make a version `name:build` the current one of its worker deployment."""
+        name, build = deployment.split(":")[:2]
+        request = SetWorkerDeploymentCurrentVersionRequest(namespace="default", deployment_name=name, build_id=build)
+
+        async def set_it() -> bool:
+            try:
+                await self.temporal_client.workflow_service.set_worker_deployment_current_version(request)
+            except RPCError as error:  # its worker has not asked for work yet
+                if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+                    raise
+                return False
+            return True
+
+        await self.until(set_it, f"{deployment} is current")
 
     async def until(self, holds: Callable[[], Any], what: str, *, every: float = 0.02) -> Any:
         """Poll until `holds()` (maybe a coroutine) is true; see `tests.deadline.until`."""

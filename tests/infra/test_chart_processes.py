@@ -179,17 +179,7 @@ async def test_a_worker_of_the_worker_controller_polls_as_the_version_that_it_wa
     }
     [spec] = of(found, "WorkerDeployment", "worker")["containers"]
     async with running(world, spec, **of_controller):
-        promoted = (
-            "worker",
-            "deployment",
-            "set-current-version",
-            "--deployment-name",
-            name,
-            "--build-id",
-            build,
-            "--yes",
-        )
-        await world.temporal_command(*promoted)
+        await world.make_current(f"{name}:{build}")
         await world.db.execute("select perdure.start('lookup', 'a', '{}')")
         await world.ended("lookup", "a")
         described = await world.handle("lookup", "a").describe()

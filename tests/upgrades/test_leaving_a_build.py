@@ -15,7 +15,6 @@ from perdure.servers.temporal import TemporalServer
 from tests.command import perdure
 from tests.upgrades import shapes
 from tests.upgrades.edited_entity import EditedEntity
-from tests.upgrades.test_versioning import make_current
 from tests.world import World
 
 PAGE = Path(__file__).parents[2] / "docs/upgrading.md"
@@ -34,11 +33,11 @@ async def test_one_that_only_waits_moves_on_when_it_is_woken_and_status_counts_t
     letters = EditedEntity(world, shapes.NAME)
     name = f"post-{world.scope}"
     async with letters.worker(shapes.Before, deployment=f"{name}:1"):
-        await make_current(world, f"{name}:1")
+        await world.make_current(f"{name}:1")
         await letters.start({"to": "eve"})
         await world.until(lambda: _open(world, name, {"1": 1}), "it is on the first build")
         async with letters.worker(shapes.InputWithDefault, deployment=f"{name}:2"):
-            await make_current(world, f"{name}:2")
+            await world.make_current(f"{name}:2")
             await world.until(lambda: _open(world, name, {"1": 1, "2": 0}), "it stays there while it waits")
             assert await _verdicts(world, name) == {"1": STAYS, "2": SERVES}
             await world.until(lambda: _woken(world, name), "the command of the manual moves it on")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import Settings
 from perdure.errors import InvalidSetting
@@ -19,32 +17,16 @@ def entity(world: World) -> EditedEntity:
     return EditedEntity(world)
 
 
-async def make_current(world: World, deployment: str) -> None:
-    name, build = deployment.split(":")[:2]
-    request = SetWorkerDeploymentCurrentVersionRequest(namespace="default", deployment_name=name, build_id=build)
-
-    async def set_it() -> bool:
-        try:
-            await world.temporal_client.workflow_service.set_worker_deployment_current_version(request)
-        except RPCError as error:  # its worker has not asked for work yet
-            if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
-                raise
-            return False
-        return True
-
-    await world.until(set_it, f"{deployment} is current")
-
-
 async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_the_current_one(
     entity: EditedEntity,
 ) -> None:
     one, two = f"shop-{entity.world.scope}:1", f"shop-{entity.world.scope}:2"
     # What the first one keeps to has a task queue of its own, of the same build.
     async with entity.worker(effects.Limited, deployment=one):
-        await make_current(entity.world, one)
+        await entity.world.make_current(one)
         await entity.start()
         async with entity.worker(calls.Inserted, deployment=two):  # it could not follow what the other began
-            await make_current(entity.world, two)
+            await entity.world.make_current(two)
             await entity.start(entity_id="b")
             await entity.go()
             await entity.go("b")
@@ -56,10 +38,10 @@ async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_th
 async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(entity: EditedEntity) -> None:
     one, two = f"shop-{entity.world.scope}:1:auto", f"shop-{entity.world.scope}:2:auto"
     async with entity.worker(effects.Escalating, deployment=one):
-        await make_current(entity.world, one)
+        await entity.world.make_current(one)
         await entity.start()
     async with entity.worker(states.OneMore, deployment=two):
-        await make_current(entity.world, two)
+        await entity.world.make_current(two)
         await entity.go()
         assert await entity.end() == "done"
     assert await entity.world.states(PARCEL, "a") == ["starting", "doing", "checked", "done"]
@@ -71,7 +53,7 @@ async def test_a_pinned_lifecycle_goes_on_in_a_new_run_of_its_own_build(entity: 
     letters = EditedEntity(entity.world, shapes.NAME)
     one = f"post-{entity.world.scope}:1"
     async with letters.worker(shapes.Before, deployment=one):
-        await make_current(entity.world, one)
+        await entity.world.make_current(one)
         await letters.start({"to": "eve"})
         handle = entity.world.handle(shapes.NAME, "a")
         await handle.signal("tell", "renew")

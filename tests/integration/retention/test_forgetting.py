@@ -75,8 +75,9 @@ async def is_known(world: World, lifecycle: str, entity_id: str, run: str) -> bo
 
 
 async def mentions(db: Connection, word: str) -> dict[str, list[str]]:
-    """Rows that hold a word, by table."""
-    found = {table: [row for row in rows if word in row] for table, rows in (await everything(db)).items()}
+    """Rows that hold a word, by table, but those of relays, which have the names of all lifecycles."""
+    tables = {table: rows for table, rows in (await everything(db)).items() if table != "relay"}
+    found = {table: [row for row in rows if word in row] for table, rows in tables.items()}
     return {table: rows for table, rows in found.items() if rows}
 
 
