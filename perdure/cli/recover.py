@@ -34,22 +34,32 @@ _LOST = (
 def recover_all(
     by: By = "",
     note: Note = "",
+    put_back: Annotated[
+        bool,
+        typer.Option(
+            "--put-back",
+            help="Temporal was put back to an earlier point, so open workflows lack messages: terminate them, and let "
+            "their lifecycles go on from their record as well",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
     """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
 
     After the loss of Temporal: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
-    be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle,
-    or if another transaction holds one.
+    be stopped, and run again. With --put-back: stop the workers before Temporal is put back. Exit status 1 if a
+    workflow is there, and closed, under an open lifecycle, or if another transaction holds one.
     """
     asked = request(by, note)
-    seen = asyncio.run(_recover(settings(), asked.by, asked.note, yes))
+    seen = asyncio.run(_recover(settings(), asked.by, asked.note, put_back, yes))
     if sys.stderr.isatty():
         print_note("")
     print_line(
         f"{seen.open} open: {seen.running} run, {seen.started} start again from their record, "
         f"{seen.waiting} wait for delivery or were rejected, {seen.ended} have a workflow that is closed"
     )
+    if seen.terminated:
+        print_line(f"{seen.terminated} open workflows were terminated.")
     if seen.started:
         print_line("They start as soon as a worker runs: `perdure status` shows how many still wait.")
     if seen.held:
@@ -60,12 +70,15 @@ def recover_all(
         raise typer.Exit(1)
 
 
-async def _recover(config: Settings, by: str, note: str, yes: bool) -> Recovered:
+async def _recover(config: Settings, by: str, note: str, put_back: bool, yes: bool) -> Recovered:
     async with opened() as pool:
         temporal_client = await connect(PerdurePlugin(App([], []), config))
         await _confirm(pool, Exchange(temporal_client, config), yes)
-        why = f"recovered: no workflow in Temporal{': ' if note else ''}{note}"
-        return await recover(pool, temporal_client, config.scope, by=by, why=why, report=_print)
+        if put_back:
+            confirm("Terminate all open workflows of this database", yes, dry_run=False)
+        what = "Temporal was put back" if put_back else "no workflow in Temporal"
+        why = f"recovered: {what}{': ' if note else ''}{note}"
+        return await recover(pool, temporal_client, config.scope, by=by, why=why, put_back=put_back, report=_print)
 
 
 async def _confirm(pool: Pool, exchange: Exchange, yes: bool) -> None:

@@ -25,6 +25,7 @@ PAGE = 200
 AT_ONCE = 32
 """Requests to Temporal at the same time."""
 _RPC = timedelta(seconds=10)
+_PUT_BACK = "Temporal was put back to an earlier point: perdure recover starts it again from its record"
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class Recovered:
     Attributes:
         open: number of checked entities.
         running: entities with an open workflow, which are left alone.
+        terminated: entities whose open workflow is terminated, because Temporal was put back.
         started: entities that are started again.
         ended: entities with a closed workflow, which are left to the reconciliation.
         held: entities that another transaction held for 2 s, which the next recovery may start again.
@@ -41,6 +43,7 @@ class Recovered:
 
     open: int = 0
     running: int = 0
+    terminated: int = 0
     started: int = 0
     ended: int = 0
     held: int = 0
@@ -64,12 +67,15 @@ async def recover(
     *,
     by: str,
     why: str,
+    put_back: bool = False,
     report: Callable[[Recovered], None] = lambda _: None,
 ) -> Recovered:
     """Start the entities again that have no workflow in Temporal. It can be stopped at any time, and run again.
 
     Args:
         by, why: for the record.
+        put_back: Temporal was put back to an earlier point. Open workflows lack the messages that they had received
+            since, so they are terminated, and their entities are started again as well.
         report: receives the progress after each page.
 
     Raises:
@@ -82,7 +88,7 @@ async def recover(
             page = await pool.fetch(query("open_page"), *last, PAGE)
         if not page:
             return seen
-        gone = await _without_workflow(temporal_client, scope, page, seen)
+        gone = await _without_workflow(temporal_client, scope, page, seen, put_back=put_back)
         begun = await apart(gone, lambda some: _start_again(pool, some, by, why), lambda _: seen.note_held)
         seen.started += len(begun)
         seen.open += len(page)
@@ -99,16 +105,28 @@ async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why:
 
 
 async def _without_workflow(
-    temporal_client: temporalio.client.Client, scope: str | None, page: Sequence[asyncpg.Record], seen: Recovered
+    temporal_client: temporalio.client.Client,
+    scope: str | None,
+    page: Sequence[asyncpg.Record],
+    seen: Recovered,
+    *,
+    put_back: bool,
 ) -> list[asyncpg.Record]:
     """The entities without a workflow in Temporal; the others are counted."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def status(row: asyncpg.Record) -> WorkflowExecutionStatus | None:
         try:
-            workflow_id = Entity(row["lifecycle"], row["id"]).workflow_id(scope)
+            handle = temporal_client.get_workflow_handle(Entity(row["lifecycle"], row["id"]).workflow_id(scope))
             async with room:
-                return (await temporal_client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)).status
+                found = (await handle.describe(rpc_timeout=_RPC)).status
+                if not put_back:
+                    return found
+                if found is WorkflowExecutionStatus.RUNNING:
+                    await handle.terminate(reason=_PUT_BACK, rpc_timeout=_RPC)
+                    seen.terminated += 1
+                    return None
+                return None if found is WorkflowExecutionStatus.TERMINATED else found
         except InvalidEntity:  # SQL accepts ids that Python refuses: the relay will reject it with the reason
             return None
         except RPCError as error:
