@@ -285,9 +285,10 @@ class Attempts(Generic[In, Out]):
         if answer.gate.over:
             raise Overtaken(answer.state)
         state = self._after(entered)  # not before the answer: another attempt may have gone back meanwhile
-        # A lost workflow task entered a later state. This run will enter that state too.
+        # A lost workflow task entered a later state. This run will enter that state too. If another branch has entered
+        # a state meanwhile, that state holds.
         known = run.today(answer.state)
-        if self._shown is not None and known in (self._before.state, self._shown):
+        if self._shown == run.state and known in (self._before.state, self._shown):
             state = known
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state

@@ -140,6 +140,7 @@ class Conductor:
         if not run.has_record or run.final or run.overtaken or run.leaving:
             return  # the run itself writes, or has written
         move = self.recorder.move_to(run.state, "mirrored again", by)
+        self.recorder.mirrored += 1
         try:
             await self.recorder.write(self.recorder.order(move=move, given=self._given))
         except Overtaken as standing:

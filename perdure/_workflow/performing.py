@@ -47,6 +47,7 @@ Out = TypeVar("Out")
 
 
 ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
+SHOWN_AFTERWARDS = "perdure: the state is shown again after a request for the mirror"
 
 
 class Performance(Generic[In, Out]):
@@ -103,6 +104,7 @@ class Performance(Generic[In, Out]):
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
         await self._until_open()
         self._attempts.check()
+        mirrored = self._recorder.mirrored
         end = await self._perform()
         # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this
         # run as well, unless the author's code has to learn of a doubt.
@@ -116,6 +118,10 @@ class Performance(Generic[In, Out]):
                 await self._transitions.move(self._then)
             else:
                 await self._transitions.follow(self._then)
+        if self._recorder.mirrored != mirrored and not self._run.final and workflow.patched(SHOWN_AFTERWARDS):
+            # The mirror may show the state of an attempt that was not made.
+            await self._transitions.until_open()
+            await self._recorder.move_here()
         return end
 
     @property
