@@ -97,6 +97,8 @@ class Performance(Generic[In, Out]):
         self._pauses = Pauses(run, waiter, self.record, self._attempts, expires_at=ends_at, confirmed_by=confirmed_by)
         self.attention = self.record.left.attention
         """Why the effect needs a person, if it is parked, or was parked in the previous run."""
+        self._has_shown = True
+        """Whether the mirror shows that. The run may continue as new before."""
         self.resolved: str | None = None
         """The result of the resolution."""
 
@@ -189,7 +191,8 @@ class Performance(Generic[In, Out]):
 
     def unsettled(self) -> Unsettled:
         """The data about the effect for the next run."""
-        return self.record.unsettled(attention=self.attention, next_at=self._pauses.next_at, expires_at=self.expires_at)
+        shown = self.attention if self._has_shown else None
+        return self.record.unsettled(attention=shown, next_at=self._pauses.next_at, expires_at=self.expires_at)
 
     def resolve(self, resolution: Resolution) -> None:
         """Note that a person has resolved the effect."""
@@ -356,8 +359,9 @@ class Performance(Generic[In, Out]):
         await self._transitions.until_open()
         if self.attention is not None and self.attention.endswith(f" {reason}"):
             return False
-        self.attention = f"{self.slot} {reason}"
+        self.attention, self._has_shown = f"{self.slot} {reason}", False
         await self._recorder.move_here(self.attention)
+        self._has_shown = True
         return True
 
     async def _park(self) -> None:
