@@ -29,7 +29,8 @@ class Answering:
         self._perdure.waiter.update_came()
         run, performance = self._perdure.run, parked(self._perdure.run, resolution.effect)
         performance.resolve(resolution)
-        await until(lambda: performance.resolved is not None or run.leaving or run.overtaken)
+        under_way = run.effects.performances
+        await until(lambda: performance.resolved is not None or performance.key not in under_way or run.overtaken)
         if performance.resolved is None:
             # An `ApplicationError`, because after the validator any other exception would fail the workflow task for
             # ever.

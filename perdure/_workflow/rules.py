@@ -18,7 +18,8 @@ def closing(run: RunState) -> str | None:
     """Why this run accepts no requests any more; None if it does."""
     if run.final or run.overtaken:
         return f"too late: already {run.state}"
-    return "it continues in a new run: try again in a moment" if run.leaving else None
+    # A handler that waits for a person holds up the new run.
+    return "it continues in a new run: try again in a moment" if run.leaving and not run.waits else None
 
 
 def why_left(run: RunState, reason: Leave) -> str:

@@ -319,6 +319,12 @@ class RunState:
         """Note that the entity is over in the database, in `state`; None = it is in a newer generation."""
         self.state, self.overtaken = self.declared.today(state or self.state), True
 
+    @property
+    def waits(self) -> bool:
+        """Whether an effect, or the author's code, waits for a person or for the time of the next step."""
+        performances = self.effects.performances.values()
+        return self.requests.waits_for_retry or any(each.parked or each.pausing for each in performances)
+
     def leave(self) -> None:
         """Note that the run continues as new in a moment."""
         self.leaving = True
