@@ -120,7 +120,9 @@ class Performance(Generic[In, Out]):
                 await self._transitions.move(self._then)
             else:
                 await self._transitions.follow(self._then)
-        if self._recorder.mirrored != mirrored and not self._run.final and workflow.patched(SHOWN_AFTERWARDS):
+        was_mirrored = self._recorder.mirrored != mirrored and not self._run.final
+        # No wait may follow another end: a cancel of the awaiting code in that wait would hide a doubt from the author.
+        if was_mirrored and isinstance(end, Done) and workflow.patched(SHOWN_AFTERWARDS):
             # The mirror may show the state of an attempt that was not made.
             await self._transitions.until_open()
             await self._recorder.move_here()
