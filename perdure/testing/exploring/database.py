@@ -93,7 +93,7 @@ class VirtualDatabase:
                 slot = slot_of(effect, suffix)
                 again[slot] = max(again.get(slot, 0), number)
         doubts = [Doubt(key=key, view=view) for key, view in mine.items() if view.in_doubt]
-        acknowledged = max((move.acknowledged for move in moves), default=0)
+        kept = next((move for move in reversed(moves) if move.snapshot is not None), None)
         memory = Remembered.model_validate((moves[-1].memory if moves else None) or {})
         done = [key for key, view in mine.items() if view.status is EffectStatus.DONE and key in memory.ended]
         return Record(
@@ -101,8 +101,8 @@ class VirtualDatabase:
             state=self.store.state(entity),
             since=row.created_at,
             created_at=row.created_at,
-            snapshot=next((move.snapshot for move in reversed(moves) if move.snapshot is not None), None),
-            acknowledged=acknowledged,
+            snapshot=kept.snapshot if kept else None,
+            acknowledged=kept.acknowledged if kept else 0,
             expects=len(row.messages),
             memory=memory,
             again=again,

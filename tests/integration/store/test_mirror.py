@@ -58,6 +58,15 @@ async def test_a_move_without_a_snapshot_keeps_the_last_one_with_what_it_heard(
     assert tuple(row or ()) == ("5", 5, "look")
 
 
+async def test_an_older_snapshot_that_is_written_later_lacks_the_messages_since(
+    store: PostgresStore, db: Connection
+) -> None:
+    await one(store, a_write("a", 1, Move(state="doing", snapshot={"n": 2}, acknowledged=2)))
+    await one(store, a_write("a", 2, Move(state="doing", snapshot={"n": 1}, acknowledged=1)))
+    row = await db.fetchrow("select snapshot->>'n' as n, acknowledged from perdure.entity")
+    assert tuple(row or ()) == ("1", 1)
+
+
 async def test_writes_in_any_order_leave_the_newest_state(store: PostgresStore, db: Connection) -> None:
     versions = [version for version in range(1, 21) for _ in range(2)]
     random.Random(1).shuffle(versions)

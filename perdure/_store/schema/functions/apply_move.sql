@@ -40,7 +40,8 @@ begin
                 snapshot = coalesce(excluded.snapshot, x.snapshot),
                 memory = excluded.memory,
                 input = coalesce(x.input, excluded.input),
-                acknowledged = greatest(x.acknowledged, excluded.acknowledged),
+                -- A workflow task that is made again may write an older snapshot: the messages since are missing in it.
+                acknowledged = case when excluded.snapshot is null then x.acknowledged else excluded.acknowledged end,
                 workflow_id = excluded.workflow_id;
     end if;
     select * into c from perdure.app_column x where x.lifecycle = l;
