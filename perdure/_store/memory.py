@@ -262,7 +262,8 @@ class MemoryStore:
         recorded = old.version or int(known.attempt_at.timestamp() * 1_000_000)
         if recorded >= self.epoch or not (old.in_doubt or old.status is EffectStatus.NOT_DONE):
             return False
-        if not _may_be_missing(fence, known=old.token == token and not begun_again):
+        is_known = bool(token) and old.token == token and not begun_again  # without a token, the run knows no attempt
+        if not _may_be_missing(fence, known=is_known):
             return False
         known.earlier_doubt = known.in_doubt_since or min(_time_of(recorded), now)
         known.deadline, known.attempt_at = max(known.deadline, now + timedelta(seconds=fence.in_flight)), now

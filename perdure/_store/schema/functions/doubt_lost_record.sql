@@ -30,7 +30,8 @@ begin
     end if;
     now_at := clock_timestamp();
     ends := now_at + make_interval(secs => coalesce((f->>'in_flight')::float, 0));
-    known := case when not begun_again then f->>case when f->>'op' = 'begin' then 'after' else 'token' end end;
+    -- Without a token, the run knows no attempt.
+    known := case when not begun_again then nullif(f->>case when f->>'op' = 'begin' then 'after' else 'token' end, '') end;
     reason := 'no record of it, and the database was restored, or another server took over, at '
         || to_char(to_timestamp(now_epoch / 1e6) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"');
     select * into old from perdure.effect where key = f->>'key';
