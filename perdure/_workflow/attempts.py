@@ -260,7 +260,7 @@ class Attempts(Generic[In, Out]):
         if report.moved or self._ended_in_then(report.effect, standing):
             self._moved = self._follows
         elif stands:  # a lost workflow task made the attempt, and a message came before this one
-            await self._show_over(state)
+            state = await self._show_over(state)
         self._show(self._moved.state if self._moved else state)
         if not self._moved and not report.begun and standing not in (None, state) and state != self._before.state:
             await recorder.move(state)
@@ -293,13 +293,15 @@ class Attempts(Generic[In, Out]):
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
         record.see(answer.effect or EffectView(token=report.token), answer)
-        await self._show_over(state)
-        return state
+        return await self._show_over(state)
 
-    async def _show_over(self, state: str) -> None:
-        """Write the state of an attempt again if another write of this run shows the earlier state, or will."""
+    async def _show_over(self, state: str) -> str:
+        """Write the state of an attempt again if another write of this run shows the earlier state, or will. Returns
+        the state then: another branch may enter one meanwhile."""
         if state == self._shown != self._before.state and self._recorder.overwrites(self._record.known.effect.version):
             await self._recorder.move(state)
+            return self._run.state
+        return state
 
     async def _lost(self, failure: BaseException) -> None:
         """The activity gave no answer. The fence shows whether a request can have left (invariant 2)."""
