@@ -123,8 +123,8 @@ class Conductor:
         self.waiter.look()
         if performance.begun:
             go_ahead()
-        if performance.has_waited:
-            passed(performance.ordered_first_at)
+        if performance.passed_at is not None:
+            passed(performance.passed_at)
         return end
 
     async def take(self, step: Step[In, Out], given: In) -> Out:

@@ -86,10 +86,10 @@ class Pauses(Generic[In, Out]):
         Raises:
             InvalidInput: the author's function has returned what does not fit the contract.
         """
-        if self._confirmed_by is None or not self._is_confirmed():
+        if (given := self._confirmation()) is None:
             return None
         adapter = self._record.effect.receipt
-        receipt = dump(adapter.serializer, self._confirmed_by(), warnings=False)
+        receipt = dump(adapter.serializer, given, warnings=False)
         if not workflow.unsafe.is_replaying():
             try:
                 adapter.validate_python(receipt)
@@ -159,7 +159,7 @@ class Pauses(Generic[In, Out]):
             left = None if self.expires_at is None else (self.expires_at - workflow.now()).total_seconds()
             await self._waiter.pause(
                 left,
-                lambda: self.resolution is not None or self._fence_changed or self._is_confirmed(),
+                lambda: self.resolution is not None or self._fence_changed or self._confirmation() is not None,
                 cancellable=False,  # an end now would leave the doubt open
                 summary=markdown(f"{self._record.slot}: parked"),
             )
@@ -171,11 +171,11 @@ class Pauses(Generic[In, Out]):
         return self.withdrawn and not self._record.in_doubt
 
     def _is_woken(self) -> bool:
-        return self._ended or self._fence_changed or self._stops or self._is_confirmed()
+        return self._ended or self._fence_changed or self._stops or self._confirmation() is not None
 
-    def _is_confirmed(self) -> bool:
-        """Whether a message confirms the effect in doubt."""
-        return self._confirmed_by is not None and self._record.in_doubt and self._confirmed_by() is not None
+    def _confirmation(self) -> Out | None:
+        """The receipt of a message that confirms the effect in doubt, as the author's function returns it."""
+        return self._confirmed_by() if self._confirmed_by is not None and self._record.in_doubt else None
 
     def _so_far(self) -> str:
         """How the last attempt ended, for the summary of the timer."""

@@ -164,14 +164,10 @@ class Performance(Generic[In, Out]):
         return self._pauses.resolution
 
     @property
-    def has_waited(self) -> bool:
-        """Whether the performance has waited for an activity that ends no sooner in a task that was lost."""
-        return self._attempts.waited
-
-    @property
-    def ordered_first_at(self) -> datetime:
-        """The earliest time at which this run, or an earlier one, can have ordered the effect."""
-        return self.record.since
+    def passed_at(self) -> datetime | None:
+        """The earliest time at which this run, or an earlier one, can have ordered the effect; None = the performance
+        has waited for no activity, so a task that was lost may have passed it sooner."""
+        return self.record.since if self._attempts.waited else None
 
     @property
     def begun(self) -> bool:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Protocol
 
 import pytest
 from temporalio import workflow
 
-from perdure import Effect, Lifecycle, OperatorRequest, Repeat, state
+from perdure import Effect, Lifecycle, Repeat
 from perdure.errors import DeclarationError
 from perdure.testing import START, At, rehearse
+from tests.unit.workflow.test_leaving import ANN, Way
 
 SEND = Effect[str, int]("send", timeout=timedelta(seconds=5), doubt=Repeat())
-ANN = OperatorRequest(by="ann", note="enough")
-
-
-class Way(StrEnum):
-    NEW = "new"
-    GOING = "going"
-    DONE = state("done", final=True)
-    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Mixin:
