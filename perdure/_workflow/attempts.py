@@ -135,6 +135,8 @@ class Attempts(Generic[In, Out]):
         begun, standing, enters = known.effect.attempts > view.attempts, run.today(answer.state), self._enters
         if not begun or standing is None or enters is None or not (record.is_new or standing == enters):
             return
+        if run.requests.stopped:  # the state on record is that of `cancelling`, or of a handler
+            return
         # A lost workflow task committed this state with the record. If an earlier run has performed the effect, only
         # the mirror can show that. The state is written again if this run has shown an earlier state since.
         if run.declared.allows(run.state, enters):
@@ -213,7 +215,7 @@ class Attempts(Generic[In, Out]):
         if entering is None:
             return None
         run.come_to(entering)
-        if entering == run.state:
+        if entering == run.state or run.requests.stopped:
             return None
         was_there = run.branch_catches_up or run.has_passed(entering) or self._record.known.effect.attempts > 0
         leads_on = run.declared.allows(run.state, entering) if self._record.goes_on else run.leads_on(entering)
