@@ -136,15 +136,22 @@ class Conductor:
     async def mirror_again(self, by: str) -> None:
         """Write the present state again, with the input: the mirror has lost it, or shows another. If the database has
         an end, the run comes to it."""
-        run = self.run
-        if not run.has_record or run.final or run.overtaken or run.leaving:
-            return  # the run itself writes, or has written
-        move = self.recorder.move_to(run.state, "mirrored again", by)
-        self.recorder.mirrored += 1
-        try:
-            await self.recorder.write(self.recorder.order(move=move, given=self._given))
-        except Overtaken as standing:
-            self.waiter.overtaken(standing)
+        run, recorder, shown = self.run, self.recorder, None
+        while run.has_record and not (run.final or run.overtaken or run.leaving):  # else the run itself writes
+            if shown == run.state:
+                return
+            shown = run.state
+            order = recorder.order(move=recorder.move_to(shown, "mirrored again", by), given=self._given)
+            try:
+                await recorder.write(order)
+            except Overtaken as standing:
+                self.waiter.overtaken(standing)
+                return
+            # An attempt under way may have entered its state before this write, or may not enter the state that this
+            # write shows.
+            await self.waiter.quiet(lambda: not recorder.entering)
+            if recorder.last_move > order.version:
+                return
 
     def request_cancel(self, request: OperatorRequest) -> None:
         """Note a request for the end. It is only logged if no state has `cancelled=True`."""

@@ -47,7 +47,6 @@ Out = TypeVar("Out")
 
 
 ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
-SHOWN_AFTERWARDS = "perdure: the state is shown again after a request for the mirror"
 
 
 class Performance(Generic[In, Out]):
@@ -106,7 +105,6 @@ class Performance(Generic[In, Out]):
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
         await self._until_open()
         self._attempts.check()
-        mirrored = self._recorder.mirrored
         end = await self._perform()
         # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this
         # run as well, unless the author's code has to learn of a doubt.
@@ -120,12 +118,6 @@ class Performance(Generic[In, Out]):
                 await self._transitions.move(self._then)
             else:
                 await self._transitions.follow(self._then)
-        was_mirrored = self._recorder.mirrored != mirrored and not self._run.final
-        # No wait may follow another end: a cancel of the awaiting code in that wait would hide a doubt from the author.
-        if was_mirrored and isinstance(end, Done) and workflow.patched(SHOWN_AFTERWARDS):
-            # The mirror may show the state of an attempt that was not made.
-            await self._transitions.until_open()
-            await self._recorder.move_here()
         return end
 
     @property

@@ -31,7 +31,6 @@ class Recorder:
 
     Attributes:
         last_move: version of the newest write that shows a state.
-        mirrored: how often the present state was written because that was requested.
         in_flight: number of calls and writes under way.
         entering: number of attempts under way that enter a state with their record. The run does not know when.
     """
@@ -39,7 +38,7 @@ class Recorder:
     def __init__(self, run: RunState, author: Author) -> None:
         self._run = run
         self._author = author
-        self.last_move = self.mirrored = 0
+        self.last_move = 0
         self.in_flight = self.entering = 0
         self._closed = False
         shown = workflow.info().typed_search_attributes
