@@ -98,13 +98,15 @@ class Carried(BaseModel):
         cancelling: whether that request has stopped `run`, and the author's `cancelling` was under way.
         came_from: the state before `state`, if that needs a person: it may lead back to those that `run` has passed.
         began: start of the first run of this chain, in microseconds.
+        latest: the latest time that a run of this chain has seen. Temporal's clock may have gone back since.
         started_at: start of the entity in this generation; None = the start of the run that receives this.
         born: see `Write`.
         gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
             when this was written. An effect without a record may then have been performed all the same, however late
             the run comes to it.
-        other_way_since: earliest time, in microseconds, at which a lost workflow task may have taken another way, since
-            the database has lost the record of an inline effect, which ended otherwise for this chain; None = none has.
+        other_way_since: earliest time, in microseconds, at which a lost workflow task may have taken another way: the
+            database has lost the record of an inline effect, which ended otherwise for this chain, or an effect expired
+            between two attempts of a task; None = none has.
         recovered: whether the first run of this chain continued from the record of an earlier chain.
         last_message: ordinal of the last message from the outbox.
         expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
@@ -132,6 +134,7 @@ class Carried(BaseModel):
     cancelling: bool = False
     came_from: str | None = None
     began: int | None = None
+    latest: datetime | None = None
     started_at: datetime | None = None
     born: datetime | None = None
     gaps: bool = False

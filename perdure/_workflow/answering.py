@@ -158,7 +158,7 @@ class Answering:
         if message.kind == "cancel":
             self._perdure.request_cancel(OperatorRequest.model_validate(message.payload))
         else:
-            self._perdure.waiter.events.takes(message.read_at)
+            self._perdure.run.events.takes(message.read_at)
             await hand_over(self, message)
 
     @property

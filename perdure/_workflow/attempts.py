@@ -101,7 +101,7 @@ class Attempts(Generic[In, Out]):
             async with self._recorder.under_way(enters=order.write.move is not None):
                 self._recorder.describe()
                 summary = markdown(f"{self._record.slot}: attempt {order.number}")
-                report = await call(self._record.effect, order, way, summary)
+                report = await call(self._record.effect, order, way, self._run.events, summary)
         except NO_ANSWER as failure:
             await self._lost(failure)
             return

@@ -13,6 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 from temporalio.workflow import ActivityCancellationType
 
 from perdure._wire.orders import Report
+from perdure._workflow.passing import Events
 from perdure.contracts.effects import SCHEDULE_TO_START_LIMITED, Effect, Lookup
 from perdure.contracts.scopes import queue_of, scope_of_workflow
 
@@ -64,7 +65,9 @@ class Way:
     in_line: Callable[[InLine], None] | None = None
 
 
-async def call(contract: Effect[Any, Any] | Lookup[Any, Any], order: Any, way: Way, summary: str) -> Report:
+async def call(
+    contract: Effect[Any, Any] | Lookup[Any, Any], order: Any, way: Way, events: Events, summary: str
+) -> Report:
     """One execution of it.
 
     Raises:
@@ -99,7 +102,7 @@ async def call(contract: Effect[Any, Any] | Lookup[Any, Any], order: Any, way: W
     )
     if way.limited and way.in_line is not None:
         way.in_line(handle)
-    return await handle
+    return await events.of(handle)
 
 
 def _task_queue(contract: Effect[Any, Any] | Lookup[Any, Any]) -> str | None:

@@ -95,8 +95,7 @@ class EffectRecord(Generic[In, Out]):
         """Note that the author's code continues without the receipt. If the record of an attempt was lost, a workflow
         task that was lost as well may have continued with it, to inline effects that this run orders later."""
         if self._was_lost:
-            run = self._run
-            run.other_way_since = min(self._since, run.other_way_since or self._since)
+            self._run.takes_another_way(self.since)
 
     @property
     def since(self) -> datetime:

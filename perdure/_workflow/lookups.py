@@ -68,7 +68,9 @@ class LookUps(Generic[In, Out]):
         try:
             async with self._recorder.under_way():
                 self._recorder.describe()
-                return await call(lookup, order, way, markdown(f"{self._record.slot}: look-up {number}"))
+                return await call(
+                    lookup, order, way, self._run.events, markdown(f"{self._record.slot}: look-up {number}")
+                )
         except NO_ANSWER:
             return Report(result=CallResult.UNANSWERED, token="", why="its worker was lost")
 

@@ -6,30 +6,41 @@ by an event of the history, and no attempt of a task passes a wait before its ev
 lost attempt may have continued at once at a call where the attempt that counts had to wait.
 
 A timer's time is known. A message came after the relay has read it, and any other event after the workflow task before.
-An activity of another branch does not count: if it ends in one task with a message, the message bounds the time. The
-handler of an update is not bounded by that update: the history holds no update of a lost task, and its sender sends it
-again.
+If an activity or a timer of another branch ends in one task with a message, the message does not bound the time: a lost
+attempt of the task may have come before the message. The handler of an update is not bounded by that update: the
+history holds no update of a lost task, and its sender sends it again.
 """
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from datetime import datetime
+from typing import TypeVar
 
 from temporalio import workflow
+
+T = TypeVar("T")
 
 _PASSED: ContextVar[datetime | None] = ContextVar("perdure_passed", default=None)
 
 
 class Events:
-    """The earliest time at which the events of the present workflow task can have come."""
+    """The earliest time at which the events of the present workflow task can have come.
 
-    def __init__(self) -> None:
+    Args:
+        latest: the latest time that an earlier run has seen.
+
+    Attributes:
+        latest: the latest time that this run, or an earlier one, has seen. Temporal's clock may have gone back since.
+    """
+
+    def __init__(self, latest: datetime | None) -> None:
         self._task = 0
         """Length of the history at the begin of the present task."""
         self._now = self._task_before = workflow.info().workflow_start_time
+        self.latest = max(self._now, latest or self._now)
         self._first: datetime | None = None
-        """The earliest time of the events that have called a handler in this task."""
+        """The earliest time of the events that have continued the code in this task, as far as they have been noted."""
         self._taken: datetime | None = None
 
     def look(self) -> None:
@@ -38,6 +49,7 @@ class Events:
         if task != self._task:
             self._task, self._task_before, self._first = task, self._now, None
         self._now = workflow.now()
+        self.latest = max(self.latest, self._now)
 
     def takes(self, at: datetime | None) -> None:
         """Note that the next event is a message that came after `at`."""
@@ -49,6 +61,16 @@ class Events:
         at, self._taken = max(self._taken or self._task_before, self._task_before), None
         self._first = at if self._first is None else min(at, self._first)
         return at
+
+    def resolved(self) -> None:
+        """Note that a timer or an activity has continued the code. The calls of handlers come first in a task."""
+        self.look()
+        self._first = self._task_before
+
+    def of(self, activity: workflow.ActivityHandle[T]) -> workflow.ActivityHandle[T]:
+        """Note when `activity` continues the code. Returns it."""
+        activity.add_done_callback(lambda _: self.resolved())
+        return activity
 
     def earliest(self) -> datetime:
         """No event of this task that ends a wait came before that time."""

@@ -39,6 +39,7 @@ class Pauses(Generic[In, Out]):
         parked: whether the effect waits for a person.
         resolution: the resolution of a person that is not recorded yet.
         withdrawn: whether the awaiting code was cancelled.
+        over_at: end of the last pause, if only its time has ended it. No lost workflow task ended it sooner.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Pauses(Generic[In, Out]):
         self._confirmed_by = confirmed_by
         self.expires_at = expires_at
         self.next_at: datetime | None = None
+        self.over_at: datetime | None = None
         self.parked = False
         self.resolution: Resolution | None = None
         self._goes_on_at = record.left.next_at
@@ -145,6 +147,7 @@ class Pauses(Generic[In, Out]):
                 raise asyncio.CancelledError
             return False
         woken, self._ended, self.next_at = self._is_woken(), False, None
+        self.over_at = None if woken else end
         if self._fence_changed:
             await self.read()
             return False

@@ -290,10 +290,20 @@ class Performance(Generic[In, Out]):
             # This task may begin with an answer from before the expiry. A task that was lost may have begun an attempt
             # after that answer, in time.
             known = replace(known, read=False)
+        self._note_expiry(now)
         decision = decide(self.effect, known, now=now, expires_at=expires_at, ending=ending, luck=luck)
         if self.settles and isinstance(decision, Again) and self.expires_at and now + decision.pause >= self.expires_at:
             return Park(max(known.in_flight, NOW))
         return decision
+
+    def _note_expiry(self, now: datetime) -> None:
+        """If the effect has expired, note that a lost attempt of this workflow task may have come in time. It may have
+        begun an attempt, and other branches may have continued with the state of that attempt."""
+        expires_at, earliest = self._pauses.expires_at, self._run.events.earliest()
+        if self._pauses.over_at is not None:
+            earliest = max(earliest, self._pauses.over_at)
+        if expires_at is not None and earliest < expires_at <= now:
+            self._run.takes_another_way(earliest)
 
     def _may_begin(self, settled: Settled) -> bool:
         """Whether an attempt that was ordered before may still begin, after the author's code has received that the

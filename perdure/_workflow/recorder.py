@@ -19,6 +19,7 @@ from perdure._workflow.calling import NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.details import details
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Overtaken, for_ever
+from perdure._workflow.passing import Events
 from perdure._workflow.run_state import RunState, Standing
 from perdure.telemetry import metrics, names
 
@@ -94,7 +95,7 @@ class Recorder:
         if order.move is not None:
             self.last_move = order.version
         async with self.under_way():
-            answer = await _write(order)
+            answer = await _write(order, self._run.events)
         self._run.learn(answer.version)
         if order.move is not None and answer.gate.over:
             raise Overtaken(answer.state, answer.generation)
@@ -193,7 +194,7 @@ class Recorder:
             metrics.count(workflow.metric_meter(), names.STATES_ENTERED, lifecycle=lifecycle, state=state)
 
 
-async def _write(order: Write) -> Answer:
+async def _write(order: Write, events: Events) -> Answer:
     try:
         answer: Answer = await workflow.execute_local_activity(
             WRITE,
@@ -205,7 +206,7 @@ async def _write(order: Write) -> Answer:
         )
     except NO_ANSWER:
         # An activity waits while PostgreSQL is away, without new events in the history.
-        answer = await workflow.execute_activity(
+        waiting: workflow.ActivityHandle[Answer] = workflow.start_activity(
             WRITE,
             order,
             result_type=Answer,
@@ -214,4 +215,5 @@ async def _write(order: Write) -> Answer:
             retry_policy=_UNTIL_WRITTEN,
             summary=markdown(f"{order}, until PostgreSQL is back"),
         )
+        answer = await events.of(waiting)
     return answer

@@ -16,6 +16,7 @@ from perdure._workflow.arriving import has_waited, is_ahead
 from perdure._workflow.author import Author
 from perdure._workflow.leaving import fail, in_handler
 from perdure._workflow.ledger import Ledger
+from perdure._workflow.passing import Events
 from perdure.contracts.dumping import dump
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
@@ -168,6 +169,7 @@ class RunState:
         standstill: whether the run stands still.
         last_message: ordinal of the last message from the outbox. Messages come in order.
         expects: ordinal of the last message that is delivered again.
+        events: the times of the events that end waits.
         version: version of the newest write that this run has read or ordered.
         on_record: version of the newest write of which the run has the answer.
         began: start of the first run of this chain, in microseconds; 0 = not known.
@@ -208,6 +210,7 @@ class RunState:
         """How often a branch has shown that the run has reached the place of the previous run."""
         self.goes_round = False
         self.moved = False
+        self.events = Events(carried.latest)
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
         self.standstill = Standstill()
@@ -332,6 +335,11 @@ class RunState:
     def take_generation(self, generation: int) -> None:
         """Note that the entity was restarted more often than the start of this run shows."""
         self.entity = replace(self.entity, generation=generation)
+
+    def takes_another_way(self, since: datetime) -> None:
+        """Note that a lost workflow task may have taken another way, after `since`."""
+        at = microseconds(since)
+        self.other_way_since = min(at, self.other_way_since or at)
 
     def note_born(self) -> None:
         """Note that the database has the entity."""
@@ -460,6 +468,7 @@ class RunState:
                 cancelling=self.requests.was_cancelling,
                 came_from=self.came_from,
                 began=self.began,
+                latest=self.events.latest,
                 started_at=self.started_at,
                 born=self.born,
                 gaps=self.gaps,

@@ -48,14 +48,16 @@ async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In,
     check_size(run.entity, f"the step {step.name}", order)
     withdrawn = asyncio.Event()
     async with recorder.under_way():
-        report = await to_its_end(_call(waiter, step, order, withdrawn), withdrawn.set)
+        report = await to_its_end(_call(run, waiter, step, order, withdrawn), withdrawn.set)
     run.learn(report.version)
     if report.result is CallResult.OVER:
         raise Overtaken(report.state)
     return read(run, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
 
 
-async def _call(waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event) -> Report:
+async def _call(
+    run: RunState, waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
+) -> Report:
     try:
         report: Report = await workflow.execute_local_activity(
             step.identity,
@@ -66,12 +68,12 @@ async def _call(waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdraw
             summary=step.name,
         )
     except NO_ANSWER:
-        return await _until_it_succeeds(waiter, step, order, withdrawn)
+        return await _until_it_succeeds(run, waiter, step, order, withdrawn)
     return report
 
 
 async def _until_it_succeeds(
-    waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
+    run: RunState, waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
 ) -> Report:
     """Take the step as an activity, which waits without new events in the history.
 
@@ -90,6 +92,7 @@ async def _until_it_succeeds(
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"{step.name}, until it succeeds",
     )
+    run.events.of(taking)
     try:
         await waiter.pause(None, lambda: taking.done() or withdrawn.is_set())
         if not taking.done():

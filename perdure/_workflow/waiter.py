@@ -14,7 +14,7 @@ from perdure import _faults as faults
 from perdure._wire.requests import OperatorRequest
 from perdure._workflow.arriving import ahead_unless_withdrawn, note_wait
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
-from perdure._workflow.passing import Events, passed
+from perdure._workflow.passing import passed
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.sending import continue_for
@@ -30,14 +30,12 @@ class Waiter:
 
     Attributes:
         over: set if the entity is over in the database. The next wait raises it.
-        events: the times of the events that end waits.
     """
 
     def __init__(self, run: RunState, recorder: Recorder) -> None:
         self._run = run
         self._recorder = recorder
         self.over: Overtaken | None = None
-        self.events = Events()
         self._renewing = False
         self._due = False
         """Whether it was time for a new run when an event of the history last continued the code."""
@@ -89,17 +87,18 @@ class Waiter:
         if (is_so or not in_time) and moves():  # the next run would leave at once as well
             run.has_moved()
         if not in_time:
+            run.events.resolved()
             return False
         if is_so or run.requests.cancel is not None:
             await self._until_recorded()
-        passed(self.events.earliest())
+        passed(self._run.events.earliest())
         if not is_so:
             self._check_leave(cancellable)
         return True
 
     async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
         """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
-        left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
+        left = None if until is None else self._left_until(until)
         if left == 0.0 or condition():  # a wait that ends at once may come before the place of the previous run
             in_time = await self.pause(left, condition)
         else:
@@ -107,8 +106,15 @@ class Waiter:
                 in_time = await self.pause(left, condition)
         if not in_time and until is not None:
             # An event that makes the condition true may have come with the time-out. A lost task ended the wait by it.
-            passed(min(until, self.events.earliest()) if condition() else until)
+            passed(min(until, self._run.events.earliest()) if condition() or until > workflow.now() else until)
         return in_time
+
+    def _left_until(self, until: datetime) -> float:
+        """The seconds until that time: none if this run, or an earlier one, has seen it. If Temporal's clock has gone
+        back since, the author's code does not wait for the same time again."""
+        if until <= self._run.events.latest:
+            return 0.0
+        return max((until - workflow.now()).total_seconds(), 0.0)
 
     async def retry_requested(self) -> OperatorRequest:
         """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
@@ -177,7 +183,7 @@ class Waiter:
 
     def event_came(self) -> datetime:
         """Note that an event of the history has called a handler. Returns the earliest time at which it came."""
-        at = self.events.came()
+        at = self._run.events.came()
         self.look()
         return at
 
@@ -187,7 +193,7 @@ class Waiter:
         The conditions of waits are evaluated for a refused update as well, of which the history holds nothing. If they
         looked by themselves, a replay could find it to be time at another place.
         """
-        self.events.look()
+        self._run.events.look()
         if not self._due:
             info = workflow.info()
             self._due = (info.is_continue_as_new_suggested() and self._has_moved()) or self._leaves_its_build(info)
@@ -199,7 +205,7 @@ class Waiter:
             if not workflow.patched(RECORDED_FIRST):
                 return
             await workflow.sleep(0.001, summary="the update is on record")
-            self.events.look()
+            self._run.events.resolved()
 
     def overtaken(self, reason: Overtaken) -> None:
         """Note that the entity is over in the database. The next wait raises `reason`."""
