@@ -108,6 +108,8 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
     if view.in_doubt and not known and not any(each.in_doubt for each in results):
         yield Finding("doubt forgotten", f"{key}: {view.status}, results: {_kinds(results)}")
     excused = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in results)
+    # The record is from before the loss, and no run has performed the effect since: the entity took another way.
+    excused = excused or (evidence.records_lost and not results)
     if view.status in (EffectStatus.NOT_DONE, EffectStatus.REFUSED) and done and not excused:
         yield Finding("on record as not done, and was", f"{key}: {view.status}, results: {_kinds(results)}")
 
