@@ -40,6 +40,7 @@ Out = TypeVar("Out")
 Run = Callable[[Any], Coroutine[Any, Any, None]]
 """The author's `run`, with the input from Temporal."""
 
+SHOWN_AFTERWARDS = "perdure: the state is shown again after a request for the mirror"
 REDELIVERY_TIMEOUT = timedelta(minutes=1)
 REPORT_FAILURE = "perdure_report_failure"
 """Name of the function of a worker that its workflows call when their code fails."""
@@ -138,7 +139,7 @@ class Conductor:
         an end, the run comes to it."""
         run, recorder, shown = self.run, self.recorder, None
         while run.has_record and not (run.final or run.overtaken or run.leaving):  # else the run itself writes
-            if shown == run.state:
+            if shown is not None and (shown == run.state or not workflow.patched(SHOWN_AFTERWARDS)):
                 return
             shown = run.state
             order = recorder.order(move=recorder.move_to(shown, "mirrored again", by), given=self._given)

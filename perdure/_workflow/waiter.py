@@ -20,6 +20,7 @@ from perdure._workflow.run_state import RunState
 from perdure._workflow.sending import continue_for
 
 RECORDED_FIRST = "perdure: updates are on record first"
+SEEN_ONCE = "perdure: a time that was seen is over"
 ENDS_GO_FIRST = "perdure: an end goes before a new run"
 MESSAGES = 50
 """History events of messages that a run must have in its first wait before it can continue as new."""
@@ -112,9 +113,10 @@ class Waiter:
     def _left_until(self, until: datetime) -> float:
         """The seconds until that time: none if this run, or an earlier one, has seen it. If Temporal's clock has gone
         back since, the author's code does not wait for the same time again."""
-        if until <= self._run.events.latest:
+        left = max((until - workflow.now()).total_seconds(), 0.0)
+        if left and until <= self._run.events.latest and workflow.patched(SEEN_ONCE):
             return 0.0
-        return max((until - workflow.now()).total_seconds(), 0.0)
+        return left
 
     async def retry_requested(self) -> OperatorRequest:
         """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
