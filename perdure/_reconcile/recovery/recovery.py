@@ -112,10 +112,12 @@ async def _without_workflow(
     *,
     put_back: bool,
 ) -> list[asyncpg.Record]:
-    """The entities without a workflow in Temporal; the others are counted."""
+    """The entities without a workflow in Temporal, or whose workflow was terminated because Temporal was put back; the
+    others are counted."""
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def status(row: asyncpg.Record) -> WorkflowExecutionStatus | None:
+    async def terminate_if_put_back(row: asyncpg.Record) -> WorkflowExecutionStatus | None:
+        """Returns the status of a workflow that stays as it is; None = the entity is to be started again."""
         try:
             handle = temporal_client.get_workflow_handle(Entity(row["lifecycle"], row["id"]).workflow_id(scope))
             async with room:
@@ -135,7 +137,7 @@ async def _without_workflow(
             name = f"{row['lifecycle']}/{row['id']}"
             raise TemporalUnavailable(f"Temporal does not answer whether {name} runs: {error}; run it again") from error
 
-    found = await asyncio.gather(*(status(row) for row in page))
+    found = await asyncio.gather(*(terminate_if_put_back(row) for row in page))
     seen.running += sum(each is WorkflowExecutionStatus.RUNNING for each in found)
     seen.ended += sum(each not in (WorkflowExecutionStatus.RUNNING, None) for each in found)
     return [row for row, each in zip(page, found, strict=True) if each is None]
