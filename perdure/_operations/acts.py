@@ -82,10 +82,14 @@ class Acts:
             raise InvalidInput(
                 f"{entity}: {outcome.value} with a receipt contradicts itself: leave the receipt out, or answer done"
             )
+        by, note = self.asked.by, self.asked.note  # the workflow's own move has them on record
         standing = await self._standing(entity)
         if standing.final:
-            return await self._settle(entity, standing, outcome, receipt, effect)
-        by, note = self.asked.by, self.asked.note  # the workflow's own move has them on record
+            return await self._settle(
+                entity,
+                standing,
+                Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect, attempt=attempt),
+            )
         return await self.client.resolve(
             entity.lifecycle, entity.id, outcome, by=by, note=note, receipt=receipt, effect=effect, attempt=attempt
         )
@@ -160,20 +164,18 @@ class Acts:
             self.app.lifecycle(entity.lifecycle)
         return await self.client.status(entity.lifecycle, entity.id)
 
-    async def _settle(
-        self, entity: Entity, standing: EntityStatus, outcome: EffectStatus, receipt: Any, effect: str | None
-    ) -> str:
-        resolution = Resolution(by=self.asked.by, note=self.asked.note, outcome=outcome, receipt=receipt, effect=effect)
-        call = settling(standing, resolution)
-        chosen = [each for each in standing.effects if each.status.unknown and effect in (None, each.effect, each.key)]
+    async def _settle(self, entity: Entity, standing: EntityStatus, given: Resolution) -> str:
+        call = settling(standing, given)
+        doubts = [each for each in standing.effects if each.status.unknown]
+        chosen = [each for each in doubts if given.effect in (None, each.effect, each.key)]
         if len(chosen) != 1:
-            names = ", ".join(each.effect for each in standing.effects if each.status.unknown)
-            raise NotNow(f"{entity}: effect={effect!r}: name one of {names}")
-        if outcome is EffectStatus.DONE:
-            self._check_receipt(entity, chosen[0].effect, receipt)
+            names = ", ".join(each.effect for each in doubts)
+            raise NotNow(f"{entity}: effect={given.effect!r}: name one of {names}")
+        if given.outcome is EffectStatus.DONE:
+            self._check_receipt(entity, chosen[0].effect, given.receipt)
         async with self._transaction(entity) as connection:
             await connection.fetchval(call.sql("${}"), *call.values)
-        return f"resolved as {outcome}; it had ended as {standing.state}"
+        return f"resolved as {given.outcome}; it had ended as {standing.state}"
 
     def _check_receipt(self, entity: Entity, effect: str, receipt: Any) -> None:
         """Where a workflow is there it does so by itself."""

@@ -51,6 +51,13 @@ class Resolution(OperatorRequest):
     receipt: Any = None
     attempt: int | None = None
 
+    def other_attempt(self, effect: str, last: int) -> str | None:
+        """Why this is not about attempt `last` of the effect, which is in doubt; None = it is."""
+        if self.attempt is None or self.attempt == last:
+            return None
+        what = "is settled" if self.attempt < last else "was not made"
+        return f"attempt {self.attempt} of {effect} {what}: attempt {last} is in doubt"
+
 
 class SendAgain(OperatorRequest):
     """A request to send an effect anew, with a new key.

@@ -43,9 +43,8 @@ class Answering:
         performance = parked(self._perdure.run, resolution.effect)
         if performance.resolution is not None:
             raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
-        last = performance.known.effect.attempts
-        if resolution.attempt not in (None, last):
-            raise NotNow(f"attempt {resolution.attempt} of {performance.slot} is settled: attempt {last} is in doubt")
+        if why := resolution.other_attempt(performance.slot, performance.known.effect.attempts):
+            raise NotNow(why)
         if resolution.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
             raise NotNow(f"outcome={resolution.outcome.value!r}: give done, not_done or abandoned")
         if resolution.outcome is EffectStatus.DONE:

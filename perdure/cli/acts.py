@@ -12,7 +12,7 @@ import typer
 from perdure.cli.acting import Verb, carry_out
 from perdure.cli.cli import ACT, cli
 from perdure.cli.options import options_of
-from perdure.cli.printing import refuse
+from perdure.cli.printing import MOST, refuse
 from perdure.cli.targets import DoubtfulTargets, FinishedTargets, OpenTargets, Targets
 from perdure.contracts.outcomes import EffectStatus
 
@@ -39,6 +39,15 @@ def resolve(
     targets: DoubtfulTargets,
     outcome: Annotated[Outcome, typer.Option("--as", help="what became of it")],
     effect: Effect = None,
+    attempt: Annotated[
+        int | None,
+        typer.Option(
+            help="with ID: number of the attempt that is meant, as `attempts` in `perdure doubts --json`; refused if "
+            "another one is in doubt",
+            min=1,
+            max=MOST,
+        ),
+    ] = None,
     receipt: Annotated[
         typer.FileText | None,
         typer.Option(help="with --as done: the receipt as JSON, with a filter the same for all; - = standard input"),
@@ -53,11 +62,13 @@ def resolve(
     _needs_note(targets)
     if receipt is not None and outcome is not Outcome.DONE:
         refuse("--receipt goes with --as done", 2)
+    if attempt is not None and targets.entity_id is None:
+        refuse("--attempt is of one entity: give LIFECYCLE and ID", 2)
     given = None if receipt is None else _json(receipt, "--receipt")
     verb = Verb(
         "resolve",
         f"resolved as {outcome}",
-        lambda acts, entity: acts.resolve(entity, EffectStatus(outcome), given, effect),
+        lambda acts, entity: acts.resolve(entity, EffectStatus(outcome), given, effect, attempt),
         how=f"as {outcome}" + (", all with this one receipt" if receipt and targets.entity_id is None else ""),
         asks_temporal=not targets.ended,
         ended_too=True,

@@ -159,9 +159,14 @@ def settling(standing: EntityStatus, given: Resolution) -> Call:
 
     Raises:
         AlreadyFinished: no effect of the entity is in doubt.
+        NotNow: another attempt is in doubt than the one that is meant, or the outcome is none.
     """
-    if not any(each.status.unknown for each in standing.effects):
+    doubts = [each for each in standing.effects if each.status.unknown]
+    if not doubts:
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
+    for each in doubts:
+        if given.effect in (None, each.effect, each.key) and (why := given.other_attempt(each.effect, each.attempts)):
+            raise NotNow(f"{standing.lifecycle}/{standing.id}: {why}")
     if given.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
         raise NotNow(f"{given.outcome.value!r} is not an outcome: give done, not_done or abandoned")
     entity = Entity(standing.lifecycle, standing.id)

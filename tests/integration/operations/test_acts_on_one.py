@@ -39,13 +39,15 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
         await parked(world)
         ended = [
             await perdure(
-                world, "resolve", "ring", "a", "--as", "done", "--receipt", "-", *ANN, "it rang", given='{"number": 7}'
+                *(world, "resolve", "ring", "a", "--as", "done", "--receipt", "-", "--attempt", "1", *ANN, "it rang"),
+                given='{"number": 7}',
             ),
             await perdure(world, "retry", "slow", "b", "--note", "they are back", PERDURE_BY="bob"),
             await perdure(world, "send-again", "ring", "c", "--effect", "do-ring", *ANN, "after all"),
             await perdure(world, "cancel", "ring", "d", *ANN, "not wanted", TEMPORAL_ADDRESS=NOWHERE),
             await perdure(
-                world, "resolve", "ring", "e", "--as", "abandoned", *ANN, "too old", TEMPORAL_ADDRESS=NOWHERE
+                *(world, "resolve", "ring", "e", "--as", "abandoned", "--attempt", "1", *ANN, "too old"),
+                TEMPORAL_ADDRESS=NOWHERE,
             ),
         ]
         assert [(end.exit_code, end.stdout, end.stderr) for end in ended] == [

@@ -22,7 +22,12 @@ async def test_a_doubt_left_by_an_expired_entity_blocks_a_restart_until_somebody
         with pytest.raises(NotNow, match="is not known"):
             await world.client.restart("escalate", "a", by="ann", note="again")
 
-        said = await world.client.resolve("escalate", "a", EffectStatus.ABANDONED, by="ann", note="too old to ask")
+        with pytest.raises(NotNow, match="attempt 2 of do-escalate was not made: attempt 1 is in doubt"):
+            await world.client.resolve("escalate", "a", EffectStatus.ABANDONED, by="ann", note="too old", attempt=2)
+
+        said = await world.client.resolve(
+            "escalate", "a", EffectStatus.ABANDONED, by="ann", note="too old to ask", attempt=1
+        )
         assert said == "resolved as abandoned; it had ended as expired"
         with pytest.raises(AlreadyFinished):
             await world.client.resolve("escalate", "a", EffectStatus.DONE, by="bob", note="I saw it")

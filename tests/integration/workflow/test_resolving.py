@@ -160,6 +160,8 @@ async def test_a_resolution_of_an_attempt_that_was_followed_by_another_is_refuse
         await _wait_until_parked(world, kind)
         with pytest.raises(NotNow, match=r"attempt 1 of .* is settled: attempt 2 is in doubt"):
             await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="bob", note="silent", attempt=1)
+        with pytest.raises(NotNow, match=r"attempt 3 of .* was not made: attempt 2 is in doubt"):
+            await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="bob", note="silent", attempt=3)
     assert world.counterparty.seen("do") == 2
 
 
