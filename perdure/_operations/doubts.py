@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.selection import PAGE, Named
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
+from perdure._text.shown import command
 from perdure.contracts.keys import Key
 
 query = queries(__name__)
@@ -83,8 +83,8 @@ class Doubt:
         """The command that settles it, to be completed; None where its policy is at work."""
         if not self.waits_for_person:
             return None
-        words = ["perdure", "resolve", self.lifecycle, self.id, "--effect", self.key]
-        return f"{shlex.join(words)} --as OUTCOME --by YOU --note WHY"
+        more = ("--effect", self.key, "--as", "OUTCOME", "--by", "YOU", "--note", "WHY")
+        return command("resolve", self.lifecycle, self.id, *more)
 
 
 async def read_doubts(connection: Connection, selection: DoubtSelection) -> list[Doubt]:

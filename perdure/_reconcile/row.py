@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import asyncpg
 
 from perdure._reconcile.context import Context
+from perdure._text.shown import command
 from perdure.contracts.keys import Entity
 
 
@@ -58,5 +58,5 @@ class Row:
         return self.written_at >= context.younger_than
 
     def command(self, verb: str, *more: str) -> str:
-        """`perdure VERB LIFECYCLE ID ...`, to be pasted into a shell."""
-        return shlex.join(["perdure", verb, self.entity.lifecycle, self.entity.id, *more])
+        """The command `perdure VERB` about this entity, to be pasted into a shell."""
+        return command(verb, self.entity.lifecycle, self.entity.id, *more)

@@ -7,7 +7,6 @@ person.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from datetime import timedelta
 
@@ -19,6 +18,7 @@ from perdure._reconcile.writing import fetch
 from perdure._services.relay import Relay
 from perdure._store.finding_kinds import UNDELIVERED
 from perdure._store.sql import queries, shared
+from perdure._text.shown import command
 from perdure._workflow.messages import signals
 from perdure.app import App
 from perdure.contracts.keys import Entity
@@ -125,7 +125,7 @@ async def _report_failing(context: Context, row: asyncpg.Record) -> None:
     entity = _entity(row)
     if context.only in (None, entity):
         what = f"its {row['kind']} was tried {row['tries']} times since {row['since']:{_TIME}}: {row['error']}"
-        show = shlex.join(["perdure", "show", row["lifecycle"], row["id"]])
+        show = command("show", row["lifecycle"], row["id"])
         advice = f"Does a worker with this lifecycle run, and is a workflow of it open? {show}"
         await context.findings.report(UNDELIVERED, entity, what, advice, about=row["kind"])
 

@@ -1,13 +1,14 @@
 """Makes text from an application's data safe for the place where it is shown.
 
 An entity's id, an attention, a reason or a note can contain anything that a person typed or another system answered.
-Unchanged, it could move a terminal's cursor, add a line to a log, or become a link in Temporal's Web UI.
-`shlex.join` quotes commands that are printed for a shell.
+Unchanged, it could move a terminal's cursor, add a line to a log, become a link in Temporal's Web UI, or be an option
+of a command that is printed for a shell.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 
 UNSEEN = re.compile(
     "["
@@ -52,6 +53,20 @@ def field(value: object) -> str:
     """
     text = one_line(value)
     return text if _WORD.fullmatch(text) else '"' + text.replace('"', "'") + '"'
+
+
+def command(verb: str, lifecycle: str, entity_id: str, *options: str) -> str:
+    """The command `perdure VERB` about one entity, quoted for a shell. An id that begins with `-` stands behind the
+    options and `--`.
+
+    >>> command("retry", "order", "a b", "--by", "YOU")
+    "perdure retry order 'a b' --by YOU"
+    >>> command("retry", "order", "-7", "--by", "YOU")
+    'perdure retry --by YOU -- order -7'
+    """
+    entity = [lifecycle, entity_id]
+    arguments = [*options, "--", *entity] if entity_id.startswith("-") else [*entity, *options]
+    return shlex.join(["perdure", verb, *arguments])
 
 
 def json_text(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
+from perdure._text.shown import command
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect
 from perdure.contracts.states import STARTING
@@ -28,7 +29,7 @@ async def check_record(connection: Connection, name: str, lifecycle: type[Lifecy
         raise DeclarationError(
             f"{name}: open ones are in the state {state!r}, which it does not declare, {name}/{entity_id} for one: "
             f"keep that state until none is in it, or name the state it is now: state(..., aliases=({state!r},)). "
-            f"To see them: perdure list {name} --state {shlex.quote(state)}"
+            f"To see them: perdure list --lifecycle {name} --state {shlex.quote(state)}"
         )
     rows = await connection.fetch(query("undeclared_effects"), name, _names(lifecycle.effects))
     if rows:
@@ -36,7 +37,7 @@ async def check_record(connection: Connection, name: str, lifecycle: type[Lifecy
         raise DeclarationError(
             f"{name}: an attempt of {effect!r} is under way or in doubt, and it declares no such effect, "
             f"{name}/{entity_id} has one: keep the contract until that is settled, or name the effect it is now: "
-            f"Effect(..., aliases=({effect!r},)). To see it: {shlex.join(['perdure', 'show', name, entity_id])}"
+            f"Effect(..., aliases=({effect!r},)). To see it: {command('show', name, entity_id)}"
         )
 
 

@@ -6,9 +6,8 @@ Nothing is in a fenced block: the Web UI of 2.42 shows those in its light theme 
 from __future__ import annotations
 
 import json
-import shlex
 
-from perdure._text.shown import code, json_text, markdown
+from perdure._text.shown import code, command, json_text, markdown
 from perdure._wire.status import EffectProgress, LifecycleStatus
 from perdure.contracts.outcomes import EffectStatus
 
@@ -38,12 +37,12 @@ def _line(effect: EffectProgress) -> str:
 
 def _how_to_resolve(status: LifecycleStatus, effect: EffectProgress) -> list[str]:
     example = {"effect": effect.effect, "outcome": "not_done", "by": "your name", "note": "how you know"}
-    command = ["perdure", "resolve", status.lifecycle, status.id, "--effect", effect.key, "--as", "not_done"]
+    resolve = command("resolve", status.lifecycle, status.id, "--effect", effect.key, "--as", "not_done")
     return [
         f"Find out at the other side whether {code(effect.effect)} happened, by its key {code(effect.key)}. If it did "
         "not, this lets it go again. *More Actions*, *Send an Update*, `resolve`:",
         code(json_text(json.dumps(example))),
-        f"or on a terminal: {code(shlex.join(command))}",
+        f"or on a terminal: {code(resolve)}",
         'If it happened: `"outcome": "done"`, with its `"receipt"`. To give it up: `"abandoned"`.',
     ]
 
@@ -54,5 +53,5 @@ def _how_to_retry(status: LifecycleStatus) -> list[str]:
         "Mend the cause. Then send the update `retry_now` (again, with the same key) or `send_again` (anew, with a new "
         "key). *More Actions*, *Send an Update*:",
         code(example),
-        f"or on a terminal: {code(shlex.join(['perdure', 'retry', status.lifecycle, status.id]))}",
+        f"or on a terminal: {code(command('retry', status.lifecycle, status.id))}",
     ]

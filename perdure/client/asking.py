@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +20,7 @@ from perdure._crypto.private import SEALING
 from perdure._crypto.sealed import bound_to
 from perdure._store.postgres import Pool
 from perdure._text.privacy import describe_invalid, describe_no_json
+from perdure._text.shown import command
 from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.client.calls import Call, as_json, call
 from perdure.client.reading import read_status
@@ -141,7 +141,7 @@ class Asking:
         if status is RPCStatusCode.NOT_FOUND and standing.waits_for_delivery:
             return NotNow(f"{self.entity} waits to be delivered to Temporal: try again in a moment")
         if status is RPCStatusCode.NOT_FOUND:
-            retry = shlex.join(["perdure", "retry", self.entity.lifecycle, self.entity.id])
+            retry = command("retry", self.entity.lifecycle, self.entity.id)
             return NoWorkflow(
                 f"{self.entity}: no workflow of it is open in Temporal: `{retry}` starts it again from its record, "
                 "`perdure recover` all of them"

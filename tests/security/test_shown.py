@@ -11,15 +11,19 @@ import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 import perdure
 from activities.web_jobs.job_type import JobType
 from perdure._operations.doubts import Doubt
+from perdure._reconcile.row import Row
 from perdure._text.shown import UNSEEN, code, json_text, lines, markdown, one_line
 from perdure._wire.status import EffectProgress, LifecycleStatus
 from perdure._workflow.details import details
+from perdure.cli import cli
 from perdure.cli.printing import print_line, print_note
 from perdure.contracts.outcomes import EffectStatus
 from perdure.logs import FIELDS, JsonLines, PlainLines
@@ -44,6 +48,7 @@ EVIL = [
 ]
 
 
+ROOT: Any = typer.main.get_command(cli)
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -124,8 +129,8 @@ def _benign() -> str:
     return details(status(parked("order/7/charge"), "a", "b"))
 
 
-@pytest.mark.parametrize("entity_id", ["'; reboot; '", "$(reboot)", "`reboot`", "--yes", "a b", 'a"b', "a\\", "ö!"])
-def test_a_command_that_is_printed_names_the_entity_and_runs_nothing_else(entity_id: str) -> None:
+def of_a_doubt(entity_id: str) -> str:
+    """As `perdure doubts` prints it, with the outcome that a person fills in."""
     doubt = Doubt(
         *("order", entity_id, 0, "charge", f"order/{entity_id}/charge", "in_doubt", 1, MOMENT, None),
         ended=False,
@@ -135,8 +140,53 @@ def test_a_command_that_is_printed_names_the_entity_and_runs_nothing_else(entity
         deadline=MOMENT,
     )
     assert doubt.resolve is not None
-    words = shlex.split(one_line(doubt.resolve))
-    assert words[:4] == ["perdure", "resolve", "order", entity_id]
+    return one_line(doubt.resolve).replace("OUTCOME", "done")
+
+
+def of_details(entity_id: str, effects: list[EffectProgress]) -> str:
+    """As the Web UI shows it; without an effect, the command of an entity that waits for a retry."""
+    waiting = status(parked("order/7/charge"), "a", "b").model_copy(
+        update={"id": entity_id, "effects": effects, "waits_for_retry": not effects}
+    )
+    [line] = re.findall("^or on a terminal: `+ ?(.*?) ?`+$", details(waiting), re.MULTILINE)
+    return str(line)
+
+
+def of_a_finding(entity_id: str, *words: str) -> str:
+    """As a reconciliation advises it."""
+    times = dict.fromkeys(("since", "created_at", "written_at"), MOMENT)
+    unset = dict.fromkeys(("stuck_at", "attention", "input"))
+    row: Any = {"lifecycle": "order", "id": entity_id, "generation": 0, "state": "charging", "version": 1, "doubts": ""}
+    return Row.of(row | times | unset).command(*words)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        of_a_doubt,
+        lambda entity_id: of_details(entity_id, [parked("order/7/charge")]),
+        lambda entity_id: of_details(entity_id, []),
+        lambda entity_id: of_a_finding(entity_id, "show"),
+        lambda entity_id: of_a_finding(entity_id, "retry", "--by", "YOU"),
+    ],
+    ids=["doubt", "details", "details-retry", "finding", "finding-retry"],
+)
+@pytest.mark.parametrize(
+    "entity_id", ["'; reboot; '", "$(reboot)", "`reboot`", "--yes", "--", "-7", "-", "a b", 'a"b', "a\\", "ö!"]
+)
+def test_a_command_that_is_printed_names_the_entity_and_runs_nothing_else(
+    entity_id: str, printed: Callable[[str], str]
+) -> None:
+    program, verb, *words = shlex.split(printed(entity_id))
+    command = ROOT.commands[verb]
+    given = command.make_context(verb, words).params
+    same = shlex.split(printed("42"))
+    assert (program, verb) == ("perdure", same[1])
+    expected = command.make_context(verb, same[2:]).params
+    assert given == {
+        name: value.replace("42", entity_id) if name in ("entity_id", "effect") and value else value
+        for name, value in expected.items()
+    }
 
 
 async def test_the_commands_print_nothing_that_moves_a_cursor_or_adds_a_line(world: World) -> None:

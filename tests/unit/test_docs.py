@@ -206,6 +206,8 @@ def _unknown_in(words: Sequence[str]) -> str | None:
             if word not in known:
                 return word
             command, top = known[word], False
+        elif word == "--":  # no option follows
+            return None
         elif word.startswith("--"):
             name = word.partition("=")[0]
             if not any(name in (*each.opts, *each.secondary_opts) for each in command.params) and name != "--help":

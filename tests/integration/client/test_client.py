@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -215,8 +216,9 @@ async def test_a_request_of_a_person_that_can_not_be_sent_is_refused_before_anyt
             await call
 
 
-async def test_the_command_that_an_error_names_is_quoted_for_a_shell(world: World) -> None:
-    await world.client.start("lookup", "$(reboot)", Booking())
+@pytest.mark.parametrize(("entity_id", "shown"), [("$(reboot)", "lookup '$(reboot)'"), ("-7", "-- lookup -7")])
+async def test_the_command_that_an_error_names_is_quoted_for_a_shell(world: World, entity_id: str, shown: str) -> None:
+    await world.client.start("lookup", entity_id, Booking())
     await world.db.execute("delete from perdure.outbox")
-    with pytest.raises(NoWorkflow, match=r"`perdure retry lookup '\$\(reboot\)'` starts it again"):
-        await world.client.retry("lookup", "$(reboot)", by="ann")
+    with pytest.raises(NoWorkflow, match=re.escape(f"`perdure retry {shown}` starts it again")):
+        await world.client.retry("lookup", entity_id, by="ann")

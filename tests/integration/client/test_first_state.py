@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +19,7 @@ from perdure.contracts.states import States
 from perdure.errors import DeclarationError
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from tests.command import perdure
 from tests.world import World
 
 
@@ -133,4 +136,6 @@ async def test_a_worker_that_does_not_start_names_an_entity_and_the_way_out(worl
     assert "paper: open ones are in the state 'unheard of', which it does not declare, paper/a b for one" in str(
         refused.value
     )
-    assert "perdure list paper --state 'unheard of'" in str(refused.value)
+    _, _, listed = str(refused.value).partition("To see them: perdure ")
+    end = await perdure(world, *shlex.split(listed), "--json")
+    assert (end.exit_code, json.loads(end.stdout)["id"]) == (0, "a b"), end.stderr
