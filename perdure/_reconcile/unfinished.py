@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from datetime import timedelta
 
 from temporalio.client import WorkflowExecutionDescription, WorkflowQueryFailedError
@@ -11,17 +9,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
-from perdure._reconcile.writing import EntityHeld, call
+from perdure._reconcile.writing import call
 from perdure._services.runs import carried_by
 from perdure._store.finding_kinds import UNFINISHED
+from perdure._store.sql import queries
 from perdure._wire.status import LifecycleStatus
 from perdure._wire.writes import Answer, Gate, Move, Write
 
+query = queries(__name__)
+
 _ANSWER = timedelta(seconds=10)
-_APPLY = "select perdure.apply_writes($1::jsonb)"
-_PATIENCE = 5.0
-"""Seconds in which another session must release the entity."""
-_EVERY = 0.1
 _NO_ANSWER = {
     RPCStatusCode.NOT_FOUND: "its history is gone",
     RPCStatusCode.CANCELLED: "no worker answers",
@@ -58,12 +55,9 @@ async def _write(context: Context, row: Row, seen: WorkflowExecutionDescription,
         born=None if carried is None else carried.born,
         move=Move(state=status.state, final=True, why="its workflow ended so: mirrored again", by=context.by),
     )
-    batch, until = f"[{write.model_dump_json(exclude_none=True)}]", time.monotonic() + _PATIENCE
-    while (answer := await call(context, _APPLY, batch)) is None:
-        if time.monotonic() > until:
-            raise EntityHeld
-        await asyncio.sleep(_EVERY)
-    return Answer.model_validate_json(answer).gate is Gate.OPEN
+    batch = f"[{write.model_dump_json(exclude_none=True)}]"
+    answer = await call(context, query("mirror_end"), row.entity.lifecycle, row.entity.id, batch)
+    return answer is not None and Answer.model_validate_json(answer).gate is Gate.OPEN
 
 
 async def _report(context: Context, row: Row, what: str) -> None:

@@ -9,12 +9,7 @@ import asyncpg
 from perdure._reconcile.context import Context
 from perdure._store.bounds import bounds
 
-
-class EntityHeld(Exception):
-    """Another session holds the entity, by the answer of `perdure.apply_writes`, which never waits for a lock."""
-
-
-HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError, EntityHeld)
+HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError)
 """Another session has the entity now: it is left to the next reconciliation."""
 
 _PATIENCE = bounds(lock="2s", statement="20s")

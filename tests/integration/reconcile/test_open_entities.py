@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -82,21 +84,46 @@ async def test_an_end_whose_entity_another_session_holds_keeps_no_other_from_bei
     world: World, reconciliation: Reconciling
 ) -> None:
     await begun(world, "staying/held", "staying/vanished")
-    await world.handle("staying", "held").signal("go")
-    assert await world.ended("staying", "held") == "out"
-    await world.handle("staying", "held").result()
-    await put_back(world, "staying", "held", "in")
+    await _ended_behind_the_mirror(world, "held")
     await deleted(world, "staying", "vanished")
+    async with _held(world):
+        await reconciliation.open_entities()
+    assert [id for id, _, _ in await reconciliation.found("vanished")] == ["vanished"]
+    await reconciliation.open_entities()
+    assert await reconciliation.found("unfinished") == [("held", "its workflow has ended as out: mirrored", True)]
+
+
+async def test_an_end_whose_entity_another_session_holds_for_a_moment_is_mirrored_then(
+    world: World, reconciliation: Reconciling
+) -> None:
+    await begun(world, "staying/held")
+    await _ended_behind_the_mirror(world, "held")
+    async with _held(world):
+        looking = asyncio.create_task(reconciliation.open_entities())
+        await world.held_up()
+    await in_time(looking)
+    assert await reconciliation.found("unfinished") == [("held", "its workflow has ended as out: mirrored", True)]
+    assert await world.ended("staying", "held") == "out"
+
+
+@asynccontextmanager
+async def _held(world: World) -> AsyncIterator[None]:
+    """Hold the entity `held` in a session of its own."""
     operator = await asyncpg.connect(world.dsn)
     try:
         async with operator.transaction():
             await operator.execute("select from perdure.ident where id = 'held' for no key update")
-            await reconciliation.open_entities()
+            yield
     finally:
         await operator.close()
-    assert [id for id, _, _ in await reconciliation.found("vanished")] == ["vanished"]
-    await reconciliation.open_entities()
-    assert await reconciliation.found("unfinished") == [("held", "its workflow has ended as out: mirrored", True)]
+
+
+async def _ended_behind_the_mirror(world: World, id: str) -> None:
+    """Let a `staying` end, and make the mirror forget that."""
+    await world.handle("staying", id).signal("go")
+    assert await world.ended("staying", id) == "out"
+    await world.handle("staying", id).result()
+    await put_back(world, "staying", id, "in")
 
 
 async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: World, reconciliation: Reconciling) -> None:
