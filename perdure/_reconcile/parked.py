@@ -19,7 +19,8 @@ async def parked(context: Context, row: Row) -> None:
         return
     for doubt in row.doubts:
         what = f"the outcome of {doubt['effect']} is unknown: " + ", ".join(_known(context, doubt))
-        resolve = row.command("resolve", "--effect", doubt["key"], "--by", "YOU", "--as", "done", "--receipt", "FILE")
+        told = ("--by", "YOU", "--note", "WHY", "--as", "done", "--receipt", "FILE")
+        resolve = row.command("resolve", "--effect", doubt["key"], *told)
         advice = (
             f"Look for {doubt['key']} at the other side, then settle it: {resolve}, "
             "or --as not_done (it is sent again), or --as abandoned"

@@ -37,7 +37,8 @@ def _line(effect: EffectProgress) -> str:
 
 def _how_to_resolve(status: LifecycleStatus, effect: EffectProgress) -> list[str]:
     example = {"effect": effect.effect, "outcome": "not_done", "by": "your name", "note": "how you know"}
-    resolve = command("resolve", status.lifecycle, status.id, "--effect", effect.key, "--as", "not_done")
+    more = ("--effect", effect.key, "--as", "not_done", "--note", "WHY")
+    resolve = command("resolve", status.lifecycle, status.id, *more)
     return [
         f"Find out at the other side whether {code(effect.effect)} happened, by its key {code(effect.key)}. If it did "
         "not, this lets it go again. *More Actions*, *Send an Update*, `resolve`:",

@@ -165,7 +165,8 @@ async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: Worl
     assert "LookupError" in found["failing", "failing"]["what"]
     assert "bob@" not in found["failing", "failing"]["what"]
     advice = found["parked", "parked"]["advice"]
-    assert "perdure resolve escalate parked --effect escalate/parked/do-escalate --by YOU --as done" in advice
+    key = "escalate/parked/do-escalate"
+    assert f"perdure resolve escalate parked --effect {key} --by YOU --note WHY --as done" in advice
     assert found["stuck", "stuck"]["about"] == "in"
     assert await world.db.fetchval("select attention from perdure.entity where id = 'ended'") == (
         await world.db.fetchval("select what from perdure.finding where id = 'ended'")

@@ -44,7 +44,7 @@ async def test_the_details_of_a_parked_run_hold_json_that_resolves_it(world: Wor
         assert details.startswith("**A person is needed.** do-ring is in doubt: ")
         assert f"**doing** since {since:%Y-%m-%d %H:%M:%S} UTC" in details
         assert re.search(r"- `do-ring`: \*\*in doubt: .+\*\*. Attempts begun: 1. Key `ring/a/do-ring`", details)
-        assert "`perdure resolve ring a --effect ring/a/do-ring --as not_done`" in details
+        assert "`perdure resolve ring a --effect ring/a/do-ring --as not_done --note WHY`" in details
         await world.until(lambda: _found(world, "in doubt: do-ring"), "found among those that need a person")
         await _send(world, "ring", "resolve", _json_in(details))
         assert await world.ended("ring", "a") == "done"
