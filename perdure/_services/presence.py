@@ -21,7 +21,7 @@ log = logging.getLogger("perdure.relay")
 NOTED_EVERY = 5.0
 """Seconds between two notes that a relay runs. A relay without a note for a minute counts as gone."""
 LOOK_EVERY = 60.0
-"""Seconds between two looks for rows with names that no relay has, and for messages that are left behind."""
+"""Seconds between two looks for times in the future, rows with names that no relay has, and messages left behind."""
 PATIENCE = timedelta(hours=1)
 """A row is rejected if it has been due, and no relay has had its lifecycle or signal, for this time. Only a relay that
 has run for this time rejects it."""
@@ -53,8 +53,8 @@ class Presence:
         self._message: tuple[object, ...] = _FIRST_MESSAGE
 
     async def note(self, connection: Connection, after: float = NOTED_EVERY) -> None:
-        """Note that the relay runs, if the last note is `after` seconds old. At times, look for rows with names that no
-        relay has, and for messages that are left behind."""
+        """Note that the relay runs, if the last note is `after` seconds old. At times, look for times in the future,
+        for rows with names that no relay has, and for messages that are left behind."""
         now = time.monotonic()
         if now < self.noted_at + after:
             return
@@ -63,6 +63,7 @@ class Presence:
         self._listener.received = 0
         if looks := now >= self.looked_at + LOOK_EVERY:
             self.looked_at = now
+            await connection.execute(query("clock_went_back"))
             await self._look_for_unknown_names(connection)
         if looks or self._message != _FIRST_MESSAGE:  # after a full page, the next one comes with the next note
             self._message = tuple(await connection.fetchrow(query("messages_over"), *self._message) or _FIRST_MESSAGE)

@@ -192,3 +192,9 @@ async def test_the_workers_of_a_database_take_turns(world: World) -> None:
     await world.db.execute("update perdure.watch set looked_at = looked_at - interval '1 min'")
     await watch_of(world, every=20.0).once()
     assert await world.db.fetchval(TAKEN) > taken
+
+
+async def test_a_turn_of_before_the_clock_went_back_does_not_count(world: World) -> None:
+    await world.db.execute("update perdure.watch set looked_at = clock_timestamp() + interval '3 hours'")
+    await watch_of(world).once()
+    assert await world.db.fetchval("select looked_at <= now() from perdure.watch")

@@ -177,6 +177,19 @@ async def _is(store: PostgresStore, entity_id: str, state: str) -> bool:
     return bool(await store.pool.fetchval("select state = $2 from booking where id = $1", entity_id, state))
 
 
+async def test_a_try_of_before_the_clock_went_back_is_made_now(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await written(store, a_move("a", 1))
+    await db.execute("update perdure.behind set next_try = next_try + interval '50 s'")
+    assert await db.fetchval("select count(*) from perdure.columns_due(9)") == 0, "it was put off"
+    await db.execute("update perdure.behind set next_try = next_try + interval '3 hours'")
+    assert await db.fetchval("select perdure.columns_waiting()") == 1
+    assert await db.fetchval("select count(*) from perdure.columns_due(9, true)") == 1
+    async with following(store):
+        await until(lambda: nothing_behind(db), "the column follows")
+    assert await shown(db) == "doing"
+
+
 async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, db: Connection) -> None:
     (answer,) = await written(store, a_move("a", 1))
     assert answer.gate is Gate.OPEN
