@@ -13,8 +13,12 @@ with page as materialized (
         where i.lifecycle = p.lifecycle and i.id = p.id and (i.final is not null or i.generation > p.generation)
         offset 0
     ) i
+), free as materialized ( -- a message that another session holds stays until the next time
+    select m.lifecycle, m.id, m.generation, m.message_id from over p join perdure.message m
+        on m.lifecycle = p.lifecycle and m.id = p.id and m.generation = p.generation and m.message_id = p.message_id
+    for update of m skip locked
 ), gone as (
-    delete from perdure.message m using over p
+    delete from perdure.message m using free p
     where m.lifecycle = p.lifecycle and m.id = p.id and m.generation = p.generation and m.message_id = p.message_id
         and not exists (
             select from perdure.outbox o where o.lifecycle = p.lifecycle and o.id = p.id and o.generation = p.generation

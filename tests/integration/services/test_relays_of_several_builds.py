@@ -249,6 +249,27 @@ async def test_what_no_relay_knows_waits_and_holds_up_nothing_before_it(
     assert seen.rejected == "no worker has a handler of talk for the signal 'ad'; did you mean 'add'?"
 
 
+@pytest.mark.parametrize("table", ["entity", "outbox"])
+async def test_what_another_session_holds_is_not_waited_for_when_unknown_names_are_rejected(
+    world: World, relays: Relays, table: str
+) -> None:
+    for entity_id in ("held", "free"):
+        await world.db.execute(START, "unheard-of", entity_id, "{}")
+    relay = relays(OLDER)
+    await relay.once()
+    await aged(world)
+    other = await asyncpg.connect(world.dsn)
+    async with other.transaction():
+        await other.execute(f"select from perdure.{table} where id = 'held' for update")
+        relay.presence.looked_at = relay.presence.noted_at = float("-inf")
+        await relay.once()
+        assert [entity_id for entity_id, _ in await rejected(world)] == ["free"]
+    await other.close()
+    relay.presence.looked_at = relay.presence.noted_at = float("-inf")
+    await relay.once()
+    assert [entity_id for entity_id, _ in await rejected(world)] == ["held", "free"]
+
+
 @pytest.mark.parametrize(
     ("name", "guess"), [("tlak", None), ("talks", "talk"), ("tal", "talk"), ("order", None), ("t", None)]
 )

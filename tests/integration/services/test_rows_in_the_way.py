@@ -515,3 +515,16 @@ async def _read(relay: Relay) -> int:
                 "select sum(idx_tup_fetch)::bigint from pg_stat_user_tables where relname in ('outbox', 'entity')"
             )
         )
+
+
+async def test_a_message_left_behind_that_another_session_holds_is_not_waited_for(world: World, relay: Relay) -> None:
+    for entity_id in ("free", "held"):
+        await world.db.execute(START, entity_id)
+        await world.db.execute(SIGNAL, entity_id)
+    await world.db.execute("delete from perdure.outbox; update perdure.ident set final = 'done'")
+    other = await asyncpg.connect(world.dsn)
+    async with other.transaction():
+        await other.execute("select from perdure.message where id = 'held' for update")
+        await relay.once()
+        assert [row["id"] for row in await world.db.fetch("select id from perdure.message")] == ["held"]
+    await other.close()

@@ -1,5 +1,5 @@
 -- Rejects the rows that have waited for `patience` for a name that no relay has had for that time, or only those of one entity.
--- Returns the number of rows, at most 100.
+-- It waits for no other session: what one holds is left to the next call. Returns the number of rows, at most 100.
 create or replace function perdure.reject_unknown(patience interval, lifecycle text default null, entity_id text default null) returns int
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -17,9 +17,14 @@ begin
         where m.name is not distinct from u.signal and greatest(o.created_at, o.due_at) <= clock_timestamp() - patience
             and (reject_unknown.lifecycle is null or (o.lifecycle = reject_unknown.lifecycle and o.id = entity_id))
         order by o.seq
-        limit 100
+        limit 1000
     loop
-        if pg_try_advisory_xact_lock(hashtextextended(w.lifecycle || '/' || w.id, x'70657264'::bigint)) then -- as a relay does
+        exit when put_aside = 100;
+        if pg_try_advisory_xact_lock(hashtextextended(w.lifecycle || '/' || w.id, x'70657264'::bigint)) -- as a relay does
+            and exists (select from outbox o where o.lifecycle = w.lifecycle and o.id = w.id and o.seq = w.seq for update skip locked)
+            and (not exists (select from entity x where x.lifecycle = w.lifecycle and x.id = w.id)
+                or exists (select from entity x where x.lifecycle = w.lifecycle and x.id = w.id for no key update skip locked))
+        then
             why := format('no worker has %s', name_unknown(w.lifecycle, w.signal));
             with gone as (
                 delete from outbox o where o.lifecycle = w.lifecycle and o.id = w.id and o.seq = w.seq returning *)
