@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -12,6 +13,7 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.expected import Expected, Row
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import Place
+from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import MISSING
 from perdure._store.sql import queries
 from perdure._text.privacy import describe
@@ -24,10 +26,16 @@ from perdure.errors import InvalidEntity, InvalidInput
 
 query = queries(__name__)
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 NAMED = 200
 """Rows of a lifecycle that get a finding of their own; further rows are counted."""
+WAITS = 10.0
+"""Seconds for which the rows of a lifecycle are told apart from those that other sessions hold."""
 WHY = "started by the reconciliation: its row had no lifecycle"
 
+_PATIENCE = bounds(lock="50ms")
 _BUSY = ("40001", "40P01", "55P03")  # another session writes the row now
 _TRANSIENT = ("08", "53", "57", "58")
 _OVERDUE = "57014"
@@ -59,6 +67,7 @@ class _Search:
         self._lifecycle = lifecycle
         self._expected = Expected(name, rows)
         self._started = 0
+        self._waited = 0.0
         self._refused: list[tuple[str | None, str]] = []
 
     async def run(self, number: int) -> None:
@@ -81,16 +90,36 @@ class _Search:
 
     async def _start(self, places: Sequence[Place]) -> None:
         """Start rows in transactions of their own, because the cursor's transaction lasts too long. The rows are read
-        again, since they may have changed."""
+        again, since they may have changed. Those that another session holds are left to the next reconciliation."""
         known = [place for place in places if place.id is not None]
         if len(known) < len(places):
             self._refused.append((None, "its id is null"))
         async with self._context.pool.acquire(timeout=10) as db:
-            rows = await apart(known, lambda some: self._expected.rows(db, some), lambda each: self._refuse(each.id))
+            rows = await self._apart(known, lambda some: self._expected.rows(db, some), lambda each: each.id)
             orders = sorted(filter(None, map(self._order, rows)), key=lambda order: str(order["id"]))
-            started = await apart(orders, lambda some: self._commit(db, some), lambda each: self._refuse(each["id"]))
+            started = await self._apart(orders, lambda some: self._commit(db, some), lambda each: each["id"])
         for row in started:
             await self._report_started(row["id"])
+
+    async def _apart(
+        self, items: Sequence[T], act: Callable[[Sequence[T]], Awaitable[list[U]]], id_of: Callable[[T], str | None]
+    ) -> list[U]:
+        """The results of `act`, with each item apart that PostgreSQL refuses. Once the search has waited for `WAITS`,
+        items among which some are held are left as they are: each wait takes time, and very many may be held."""
+
+        async def in_time(some: Sequence[T]) -> list[U]:
+            began = time.monotonic()
+            try:
+                return await act(some)
+            except asyncpg.PostgresError as error:
+                if error.sqlstate not in _BUSY:
+                    raise
+                self._waited += time.monotonic() - began
+                if self._waited < WAITS:
+                    raise
+                return []
+
+        return await apart(items, in_time, lambda each: self._refuse(id_of(each)))
 
     def _order(self, row: Row) -> dict[str, Any] | None:
         try:
@@ -102,9 +131,12 @@ class _Search:
         return {"id": entity.id, "input": given, "tenant": row.tenant}
 
     async def _commit(self, db: Any, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
-        found: list[asyncpg.Record] = await db.fetch(
-            query("start_missing"), self._name, json.dumps(list(orders)), self._context.by, WHY
-        )
+        given = json.dumps(list(orders))
+        async with db.transaction():
+            await db.execute(_PATIENCE)
+            found: list[asyncpg.Record] = await db.fetch(
+                query("start_missing"), self._name, given, self._context.by, WHY
+            )
         return found
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:

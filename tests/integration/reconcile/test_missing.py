@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -111,6 +112,30 @@ async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores
         assert await chores.run(missing) == []
     await other.close()
     assert json.loads(await world.db.fetchval("select input from perdure.entity")) == {"body": "the app's"}
+
+
+@pytest.mark.parametrize(("waits", "started"), [(60.0, ["31", "4", "61"]), (0.0, ["61"])])
+async def test_rows_that_another_session_starts_are_left_and_the_others_go_on(
+    world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch, waits: float, started: list[str]
+) -> None:
+    monkeypatch.setattr(module, "WAITS", waits)
+    monkeypatch.setattr(expected, "PAGE", 10)
+    await world.db.execute("insert into chore select n, 'do ' || n from generate_series(1, 61) n")
+    other = await asyncpg.connect(world.dsn)
+    calls, commit = 0, module._Search._commit
+
+    async def counted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await commit(*given)
+
+    monkeypatch.setattr(module._Search, "_commit", counted)
+    async with other.transaction():
+        start = "select perdure.start('chore', n::text, '{\"body\": \"x\"}') from generate_series(1, 60) n"
+        await other.execute(f"{start} where n not in (4, 31)")
+        assert await chores.run(missing) == [("missing", each, True) for each in started]
+        assert waits or calls == 7, "one wait for each page"
+    await other.close()
 
 
 async def test_many_are_counted_rather_than_listed(
