@@ -109,9 +109,10 @@ def first_day(name: str) -> date:
 
 
 async def now(connection: Connection) -> datetime:
-    """The present month by the database's clock, as for making months."""
+    """The present by the database's clock, or by the clock of this machine if that is behind: a clock that has jumped
+    ahead must drop no month early."""
     found: datetime = await connection.fetchval("select clock_timestamp()")
-    return found
+    return min(found, datetime.now(UTC))
 
 
 async def every_month(connection: Connection) -> list[Month]:

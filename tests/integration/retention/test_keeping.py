@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import asyncpg
 import pytest
@@ -53,6 +53,22 @@ async def test_only_what_is_older_than_wanted_goes_once_it_is_exported(
     assert len(list(tmp_path.iterdir())) == 6
     assert pq.read_table(tmp_path / f"finished-{gone[0]}.parquet")["id"].to_pylist() == ["doubt", "e5"]
     assert await keep_months(config, pool) == MonthsKept()
+
+
+async def test_a_database_whose_clock_has_jumped_ahead_drops_nothing_early(
+    dsn: str, db: Connection, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a", await months_ago(db, 3))
+
+    class Behind(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp((datetime.now(UTC) - timedelta(days=92)).timestamp(), tz)
+
+    monkeypatch.setattr("perdure._retention.months.datetime", Behind)
+    assert (await keep_months(settings(dsn, retention=1), pool)).dropped == []
+    monkeypatch.undo()
+    assert (await keep_months(settings(dsn, retention=1), pool)).dropped == [f"{await months_ago(db, 3):%Y-%m}"]
 
 
 async def test_without_a_wish_nothing_goes_and_the_months_to_come_are_made(
