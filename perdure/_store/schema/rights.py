@@ -41,13 +41,19 @@ async def check_mirror(connection: Connection, lifecycle: str, table: str, key: 
     """Make sure that the role may read the key column of the app's table, and write the state column.
 
     Raises:
-        NotPermitted: it may not; the message has the grant that is missing.
+        NotPermitted: it may not; the message has the grant or the policy that is missing.
     """
     if not await connection.fetchval(query("may_show"), table, key, column):
         role = await connection.fetchval("select quote_ident(current_user)")
         raise NotPermitted(
             f"{lifecycle}: the role {role} may not write the column {column} of {table}: set "
             "PERDURE_COLUMN_DATABASE_URL to connect as a role of `perdure grant ROLE --as column --app MODULE:APP`"
+        )
+    if act := await connection.fetchval(query("may_pass_policies"), table):
+        role = await connection.fetchval("select quote_ident(current_user)")
+        raise NotPermitted(
+            f"{lifecycle}: no policy lets the role {role} {act} rows of {table}, which has row-level security: give it "
+            f"BYPASSRLS, or `create policy perdure on {table} to {role} using (true)`"
         )
 
 

@@ -12,8 +12,10 @@ import pytest
 
 from perdure._services.follower import Follower
 from perdure._store.postgres import Database, PostgresStore
+from perdure._store.schema.rights import check_mirror
 from perdure._wire.writes import Gate, Verdict
 from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import NotPermitted
 from tests.deadline import DEADLINE, until
 from tests.integration.store.stores import (
     LIFECYCLE,
@@ -222,6 +224,40 @@ async def test_a_row_that_row_level_security_hides_does_not_count_as_missing(
             f"drop owned by {role}; drop role {role}"
         )
     assert await shown(db) == "doing"
+
+
+async def test_a_row_that_the_role_may_read_and_not_update_is_an_error_and_a_held_one_is_none(
+    store: PostgresStore, db: Connection, dsn: str
+) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await written(store, a_move("a", 1))
+    role = f"column_{secrets.token_hex(4)}"
+    await db.execute(
+        f"create role {role}; grant usage on schema perdure to {role}; grant select, update on booking to {role};"
+        f"grant execute on all functions in schema perdure to {role};"
+        "alter table booking enable row level security; create policy to_read on booking for select using (true)"
+    )
+    show = "select perdure.show_in_app($1, 'a')"
+    other = await asyncpg.connect(dsn)
+    try:
+        await db.execute(f"set role {role}")
+        with pytest.raises(NotPermitted, match=r"no policy lets the role column_\w+ update rows of public\.booking"):
+            await check_mirror(db, LIFECYCLE, "public.booking", "id", "state")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="update the row"):
+            await db.execute(show, LIFECYCLE)
+        await db.execute("reset role; create policy to_update on booking for update using (id <> 'b')")
+        async with other.transaction():
+            await other.execute("select from booking for update")
+            await db.execute(f"set role {role}")
+            await check_mirror(db, LIFECYCLE, "public.booking", "id", "state")
+            assert await db.fetchval(show, LIFECYCLE) == "held"
+        assert await db.fetchval(show, LIFECYCLE) == "shown"
+    finally:
+        await other.close()
+        await db.execute(
+            "reset role; alter table booking disable row level security; drop policy if exists to_read on booking;"
+            f"drop policy if exists to_update on booking; drop owned by {role}; drop role {role}"
+        )
 
 
 async def test_a_row_that_vanishes_while_it_is_behind_is_forgotten(store: PostgresStore, db: Connection) -> None:

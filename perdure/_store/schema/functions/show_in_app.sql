@@ -20,10 +20,21 @@ begin
     if locked is null then
         execute format('select exists (select %s)', app_row) into present;
         if present then
-            perform perdure.put_off_column(show_in_app.lifecycle, entity_id, null);
-            return 'held';
-        end if;
-        if row_security_active(place.app_table::regclass) and not exists (
+            begin
+                execute 'select true ' || app_row || ' for no key update nowait' into locked; -- an error, if the app holds it
+                if locked is null and row_security_active(place.app_table::regclass) then
+                    raise exception 'row-level security of % does not let the role % update the row', place.app_table,
+                        quote_ident(current_user)
+                        using hint = 'Give the role BYPASSRLS, or a policy USING (true).', errcode = 'insufficient_privilege';
+                end if;
+            exception when lock_not_available then
+                null;
+            end;
+            if locked is null then
+                perform perdure.put_off_column(show_in_app.lifecycle, entity_id, null);
+                return 'held';
+            end if;
+        elsif row_security_active(place.app_table::regclass) and not exists (
             select from pg_policy p where p.polrelid = place.app_table::regclass and p.polpermissive and p.polcmd in ('*', 'r')
                 and pg_get_expr(p.polqual, p.polrelid) = 'true'
                 and exists (select from unnest(p.polroles) r where r = 0 or pg_has_role(r, 'usage')))
