@@ -9,6 +9,7 @@ from datetime import timedelta
 from math import inf
 
 from perdure._services.listener import Listener
+from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
@@ -25,6 +26,8 @@ LOOK_EVERY = 60.0
 PATIENCE = timedelta(hours=1)
 """A row is rejected if it has been due, and no relay has had its lifecycle or signal, for this time. Only a relay that
 has run for this time rejects it."""
+_WHOLE_OUTBOX = bounds(statement="20s")
+"""For a statement that reads the whole outbox, which may hold very many rows that the app requested for later."""
 _FIRST_MESSAGE = ("", "", 0, "")
 
 
@@ -63,7 +66,9 @@ class Presence:
         self._listener.received = 0
         if looks := now >= self.looked_at + LOOK_EVERY:
             self.looked_at = now
-            await connection.execute(query("clock_went_back"))
+            async with connection.transaction():
+                await connection.execute(_WHOLE_OUTBOX)
+                await connection.execute(query("clock_went_back"))
             await self._look_for_unknown_names(connection)
         if looks or self._message != _FIRST_MESSAGE:  # after a full page, the next one comes with the next note
             self._message = tuple(await connection.fetchrow(query("messages_over"), *self._message) or _FIRST_MESSAGE)
