@@ -33,6 +33,36 @@ UNANSWERED = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED, RPCSta
 """Of a query: the run has no workflow task yet, or no worker answers in time."""
 
 
+LONG = timedelta(minutes=20)
+"""A timer of this length does not fire during a test."""
+
+_ENDS = (
+    *(f"activity_task_{end}" for end in ("completed", "failed", "timed_out", "canceled")),
+    *(f"timer_{end}" for end in ("fired", "canceled")),
+)
+"""Events that end an activity or a timer."""
+
+
+def _is_at_rest(history: temporalio.client.WorkflowHistory) -> bool:
+    """Whether nothing is under way that begins a workflow task: no task, no activity, and no timer that is due soon."""
+    under_way, in_task = set[int](), False
+    for event in history.events:
+        in_task = (in_task or event.HasField("workflow_task_scheduled_event_attributes")) and not event.HasField(
+            "workflow_task_completed_event_attributes"
+        )
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            under_way.add(event.event_id)
+        if event.HasField("timer_started_event_attributes"):
+            timer = event.timer_started_event_attributes
+            if timer.start_to_fire_timeout.ToTimedelta() < LONG:
+                under_way.add(event.event_id)
+        for end in _ENDS:
+            if event.HasField(f"{end}_event_attributes"):  # type: ignore[arg-type]
+                ended = getattr(event, f"{end}_event_attributes")
+                under_way.discard(ended.started_event_id if end.startswith("timer") else ended.scheduled_event_id)
+    return not under_way and not in_task
+
+
 class World:
     """Everything that one test needs; made by the fixture `world`.
 
@@ -148,14 +178,14 @@ class World:
         await self.until(delivered, f"{lifecycle}/{entity_id} delivered")
 
     async def at_rest(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus | None:
-        """Its `status`, if it has no workflow task and no activity, whose end begins a task; None if it has one.
+        """Its `status`, if no workflow task is under way or can begin by itself; None otherwise.
 
         For workers without a cache: the SDK may lose the workflow task of a run that is queried meanwhile, and then
         neither answers nor stops.
         """
         await self.until_delivered(lifecycle, entity_id)
-        described = (await self.handle(lifecycle, entity_id).describe()).raw_description
-        if described.HasField("pending_workflow_task") or described.pending_activities:
+        history = await self.handle(lifecycle, entity_id).fetch_history()
+        if not _is_at_rest(history):
             return None
         return await self.asked(lifecycle, entity_id)
 

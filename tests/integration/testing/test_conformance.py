@@ -6,7 +6,7 @@ Numbers of look-ups are not compared: they depend on how soon a loss is noticed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -105,11 +105,21 @@ async def test_a_script_gives_the_same_rehearsed_and_on_real_servers(world: Worl
     scripts = {f"e{number}": script_of(case, tail) for number, case in enumerate(CASES.values())}
     plugin = ScriptedPlugin(scripts, world, tail)
     async with plugin.working():
-        real = [on_servers(world, plugin, *each, tail) for each in zip(scripts, CASES.values(), strict=True)]
-        on_real = dict(zip(CASES, await asyncio.gather(*real), strict=True))
+        real = {
+            name: on_servers(world, plugin, entity_id, case, tail)
+            for entity_id, (name, case) in zip(scripts, CASES.items(), strict=True)
+        }
+        timed = [name for name, case in CASES.items() if case.seconds]
+        on_real = await at_once({name: each for name, each in real.items() if name not in timed})
+        # Their first attempt has to begin in time, also on a busy machine: they are not in line behind the others.
+        on_real |= await at_once({name: real[name] for name in timed})
     rehearsals = [in_rehearsal(*each, tail) for each in zip(scripts, CASES.values(), strict=True)]
     rehearsed = dict(zip(CASES, await asyncio.gather(*rehearsals), strict=True))
     assert on_real == rehearsed
+
+
+async def at_once(given: dict[str, Coroutine[Any, Any, Seen]]) -> dict[str, Seen]:
+    return dict(zip(given, await asyncio.gather(*given.values()), strict=True))
 
 
 @dataclass(frozen=True)
