@@ -215,7 +215,7 @@ class Attempts(Generic[In, Out]):
         if entering is None:
             return None
         run.come_to(entering)
-        if entering == run.state or run.requests.stopped:
+        if entering == run.state:
             return None
         was_there = run.branch_catches_up or run.has_passed(entering) or self._record.known.effect.attempts > 0
         leads_on = run.declared.allows(run.state, entering) if self._record.goes_on else run.leads_on(entering)
