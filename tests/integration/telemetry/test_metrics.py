@@ -184,7 +184,7 @@ async def test_the_gauges_show_what_the_relay_did_not_deliver_yet(world: World) 
 async def test_the_gauges_show_the_age_of_a_database_that_was_never_reconciled(world: World) -> None:
     async with metered(world, reconciliation_every=24.0) as here:
         await world.db.execute("delete from perdure.reconciliation")
-        await world.db.execute("update perdure.migration set applied_at = applied_at - interval '1 hour'")
+        await world.db.execute("update perdure.migration set applied_at = clock_timestamp() - interval '1 hour'")
         await here.gauges.once()
         assert 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 3700
 
