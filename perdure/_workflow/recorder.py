@@ -13,7 +13,7 @@ from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUp
 from perdure._text.shown import markdown
 from perdure._wire.indexed import ATTENTION, STATE
 from perdure._wire.names import WRITE
-from perdure._wire.writes import Answer, Fence, Move, Write, storable
+from perdure._wire.writes import Answer, Fence, Gate, Move, Write, storable
 from perdure._workflow.author import Author
 from perdure._workflow.calling import NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.details import details
@@ -23,7 +23,11 @@ from perdure._workflow.passing import Events
 from perdure._workflow.run_state import RunState, Standing
 from perdure.telemetry import metrics, names
 
+NEWEST_HOLDS = "perdure: the newest move holds"
+
 _BEFORE = "as the run before has shown it"
+_WRITES_OF_A_TASK = 1_000_000
+"""More writes than a lost workflow task can still order."""
 _UNTIL_WRITTEN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
 
 
@@ -95,11 +99,38 @@ class Recorder:
         if order.move is not None:
             self.last_move = order.version
         async with self.under_way():
-            answer = await _write(order, self._run.events)
-        self._run.learn(answer.version)
+            answer = await self._commit(order)
+            if order.move is not None and answer.gate is Gate.LATE:
+                answer = await self._until_it_holds(order, order.move, answer)
         if order.move is not None and answer.gate.over:
             raise Overtaken(answer.state, answer.generation)
         return answer
+
+    async def _commit(self, order: Write) -> Answer:
+        answer = await _write(order, self._run.events)
+        self._run.learn(answer.version)
+        return answer
+
+    async def _until_it_holds(self, order: Write, move: Move, answer: Answer) -> Answer:
+        """Commit a late move again, if it is the newest of this run: a lost workflow task has made the one that stands,
+        and Temporal's clock has gone back since."""
+        while self._is_newest(order, move) and workflow.patched(NEWEST_HOLDS):
+            # A workflow task that is lost, and whose worker was frozen, does not pass this timer.
+            await workflow.sleep(0.001, summary="the state is written again")
+            self._run.events.resolved()
+            if not self._is_newest(order, move):
+                break
+            self._run.stay_ahead(answer.version + _WRITES_OF_A_TASK)
+            order = order.model_copy(update={"version": self._run.next_version(), "fence": None})
+            self.last_move = order.version
+            now = await self._commit(order)
+            answer = answer.model_copy(update={"gate": now.gate, "state": now.state, "unsettled": now.unsettled})
+            if now.gate is not Gate.LATE:
+                break
+        return answer
+
+    def _is_newest(self, order: Write, move: Move) -> bool:
+        return self.last_move == order.version and self._run.state == move.state
 
     async def move(self, state: str, why: str | None = None, by: str | None = None) -> Answer:
         """Commit that the mirror shows `state`; raises as `write` does."""
