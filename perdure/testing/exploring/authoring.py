@@ -23,10 +23,11 @@ class Author:
         random: the source of all that is random.
         rare: the share of steps that are of a rare kind.
         starts: whether they start other entities, and have receipts that are too large for the older build.
+        bugs: whether workflow tasks of the older build fail.
     """
 
-    def __init__(self, random: Random, rare: float = 0.0, *, starts: bool = False) -> None:
-        self._random, self._rare, self._starts = random, rare, starts
+    def __init__(self, random: Random, rare: float = 0.0, *, starts: bool = False, bugs: bool = False) -> None:
+        self._random, self._rare, self._starts, self._bugs = random, rare, starts, bugs
         self._suffixes = 0
         self._place = 0
         self._goes_round = False
@@ -56,6 +57,8 @@ class Author:
             held = self._performance({random.choice(("entering", "then")): Place.HELD.value})
             more = (["step"], ["save"], self._performance({}), random.choice((["enter", Place.HELD.value], held)))
             words = [*words, *(each for each in more if random.random() < 0.3)]
+            if self._bugs and self._is_rare() and self._is_rare():
+                words.append(["bug"])
             random.shuffle(words)
         return words
 
@@ -99,7 +102,7 @@ class Author:
 
     def _rare_step(self, depth: int, alone: bool) -> list[Any] | None:
         random = self._random
-        match random.choice(("race", "within", "within", "messages", "renew", "rounds", "start")):
+        match random.choice(("race", "within", "within", "messages", "renew", "rounds", "start", "bug")):
             case "race":
                 branches = [self._steps(depth - 1, 1, alone=False) for _ in range(2)]
                 return ["race", [*branches, [["retry"]]] if self._is_rare() else branches]
@@ -112,6 +115,8 @@ class Author:
                 return ["renew"]
             case "rounds" if alone and not self._place and not self._goes_round:
                 return self._rounds()
+            case "bug" if alone and self._bugs and self._is_rare():
+                return ["bug"]
             case "start" if self._starts:
                 self._started += 1
                 return ["start", OTHER, self._started, self._child()]

@@ -64,7 +64,7 @@ class Explorer:
 
 def of_random_lifecycles() -> Explorer:
     """Explores random lifecycles, in an older and a newer build."""
-    return Explorer(random_lifecycles(), lambda random: Author(random, RARE, starts=True).program(SECRET))
+    return Explorer(random_lifecycles(), lambda random: Author(random, RARE, starts=True, bugs=True).program(SECRET))
 
 
 def catalogue() -> set[tuple[str, str]]:

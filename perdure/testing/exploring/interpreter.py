@@ -18,6 +18,7 @@ from perdure.contracts.outcomes import Done
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.contracts import COUNT, contracts, own_terms
 from perdure.testing.exploring.programs import (
+    BUG,
     FOUND,
     NAME,
     ORDER,
@@ -150,6 +151,10 @@ class Interpreter(Lifecycle[Any, Any]):
             case "advanced":
                 place = ORDER.index(Place(arguments[0]))
                 await self.wait_for(lambda: _place(self) >= place or len(self.received) >= _MANY)
+            case "bug":
+                await asyncio.sleep(0)  # all handlers of the task have begun: the SDK leaves the others without an end
+                if self.build == 0:
+                    raise RuntimeError(BUG)
             case "retry":
                 await self.retry_requested()
             case "save":

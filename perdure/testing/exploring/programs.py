@@ -7,7 +7,7 @@ A program is a list of steps, each a list that begins with its word:
     ["race", [program, ...]]     ["within", seconds, program]     ["step"]     ["enter", state]     ["save"]
     ["renew"]     ["retry"]     ["start", lifecycle, number, program]     ["tell"]
     ["rounds", how many, {"kept": "before" or "after", "same": bool}, program]
-    ["advance", state]     ["advanced", state]
+    ["advance", state]     ["advanced", state]     ["bug"]
 
 `perform` has as well: `until` = it is performed until it is done, and waits in `HELD` for each retry; `own` = terms of
 its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input; `large`
@@ -15,7 +15,8 @@ its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newe
 `TURN` and `REST`, with a suffix for each round, unless all have the `same` keys; `kept` = the snapshot counts rounds,
 before a round enters its last state or after that. `start` starts another entity by a step; with `tell` that one sends
 a message to its starter. `advance`, in the handler of a message, enters a state if the one before it is the present
-one, and `advanced` waits for that. Times are counted from the start of the entity, so that a run that starts from its
+one, and `advanced` waits for that. At a `bug`, each workflow task of the older build fails, until the newer one is
+deployed. Times are counted from the start of the entity, so that a run that starts from its
 top finds the same ones.
 """
 
@@ -31,6 +32,8 @@ from pydantic import BaseModel, Field
 from perdure.contracts.states import state
 from perdure.contracts.steps import Step
 
+BUG = "a bug of the older build"
+"""The message of the error that fails its workflow tasks."""
 NAME, OTHER, SECOND = "explored", "other", "second"
 """The lifecycle that is explored, one that it starts, and one that only the newer build has."""
 SECONDS_OF_ROUND = 7
@@ -55,9 +58,14 @@ class Program(BaseModel):
     secret: str = ""
 
     @property
-    def has_large_receipt(self) -> bool:
-        """Whether a receipt may be too large for the older build."""
-        return '"large":true' in self.model_dump_json()
+    def has_bug(self) -> bool:
+        """Whether workflow tasks of the older build fail at some place."""
+        return '["bug"]' in self.model_dump_json()
+
+    @property
+    def needs_newer_build(self) -> bool:
+        """Whether the older build may stand still: a receipt may be too large for it, or its workflow tasks fail."""
+        return self.has_bug or '"large":true' in self.model_dump_json()
 
 
 class Child(BaseModel):

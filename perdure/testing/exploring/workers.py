@@ -205,6 +205,8 @@ class Worker:
             try:
                 activation, commands = self.instances.activate(task.run, jobs)
             except TaskFails as failed:
+                task.local.clear()
+                task.waiting.clear()
                 self.world.workflow_task_failed(task.run, failed.why)
                 return
             finally:
