@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -26,6 +29,7 @@ class Answering:
     @workflow.update
     async def resolve(self, resolution: Resolution) -> str:
         """Resolve an effect in doubt."""
+        await self._until_apart(self._check_resolve, resolution)
         self._perdure.waiter.update_came()
         run, performance = self._perdure.run, parked(self._perdure.run, resolution.effect)
         performance.resolve(resolution)
@@ -60,6 +64,7 @@ class Answering:
     @workflow.update
     async def retry_now(self, asked: RetryRequest) -> str:
         """Continue at once: end a pause before the next attempt, or a wait for a retry."""
+        await self._until_apart(self._check_retry_now, asked)
         self._perdure.waiter.update_came()
         run = self._perdure.run
         run.standstill.look()
@@ -93,6 +98,7 @@ class Answering:
     @workflow.update
     async def send_again(self, asked: SendAgain) -> str:
         """Send an effect anew that ended without being done. Its new key makes it a new request for the other side."""
+        await self._until_apart(self._check_send_again, asked)
         self._perdure.waiter.update_came()
         run = self._perdure.run
         key = ended(run, asked.effect)
@@ -114,6 +120,7 @@ class Answering:
     async def cancel(self, asked: OperatorRequest) -> str:
         """End the lifecycle: no new attempt begins, and no wait continues. Effects under way or in doubt are settled
         first."""
+        await self._until_apart(self._check_cancel, asked)
         self._perdure.waiter.update_came()
         self._perdure.request_cancel(asked)
         return "will be cancelled as soon as nothing is under way"
@@ -128,6 +135,15 @@ class Answering:
             raise NotNow(f"{run.requests.cancel.by} has already requested that")
         if waiting := [each.slot for each in run.effects.performances.values() if each.parked]:
             raise NotNow(f"{waiting[0]} is in doubt: resolve it first, as abandoned if need be")
+
+    async def _until_apart(self, check: Callable[[Any], None], given: Any) -> None:
+        """See `Waiter.until_apart`. What the validator has seen may have changed meanwhile."""
+        if await self._perdure.waiter.until_apart():
+            try:
+                check(given)
+            except NotNow as why:
+                # Any other exception than this one would fail the workflow task for ever.
+                raise ApplicationError(str(why), type=NotNow.__name__) from None
 
     @workflow.query
     def status(self) -> LifecycleStatus:

@@ -91,6 +91,7 @@ def _left(handler: Callable[..., Any], answers: bool, base: type[Any]) -> Callab
             passed(came_at)
         try:
             if answers:
+                await self._perdure.waiter.until_apart()
                 await self._perdure.transitions.until_decided()
             return await begin(self, *given)
         except (Leave, BaseExceptionGroup) as error:

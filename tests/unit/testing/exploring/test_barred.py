@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
-import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
@@ -18,42 +17,27 @@ from perdure.testing.exploring.authors import of_lifecycle
 from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.programs import Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
-from perdure.testing.exploring.world import World
 
 FROZEN = (Fault("before the commit", 3, "freeze", 16.0),)
 """A worker with the order of the second attempt."""
 PERFORM = ["perform", "look-up-inline", "p1", {"then": "ended", "own": "long"}]
 
 
-def played(given: Program, event: Event) -> World:
-    calls = {"look-up-inline": ["not done"]}
-    return of_random_lifecycles().world(
-        Scenario(seed=1, given=given, calls=calls, faults=FROZEN, events=(event,), builds=(0, 0))
+def test_an_effect_that_is_left_is_not_done_later() -> None:
+    steps = [["race", [[PERFORM], [["messages", 1]]]], ["until", 40], ["perform", "repeat", "last", {}]]
+    scenario = Scenario(
+        seed=1,
+        given=Program(steps=steps),
+        calls={"look-up-inline": ["not done"]},
+        faults=FROZEN,
+        events=(Event(5.0, "message", 1.0),),
+        builds=(0, 0),
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "event", "last"),
-    [
-        (
-            Program(steps=[["race", [[PERFORM], [["messages", 1]]]], ["until", 40], ["perform", "repeat", "last", {}]]),
-            Event(5.0, "message", 1.0),
-            "ended",
-        ),
-        (
-            Program(steps=[PERFORM], at_cancel=[["until", 40], ["perform", "repeat", "last", {}]]),
-            Event(4.0, "cancel", 1.0),
-            "cancelled",
-        ),
-    ],
-    ids=["withdrawn", "cancelled"],
-)
-def test_an_effect_that_is_left_is_not_done_later(given: Program, event: Event, last: str) -> None:
-    world = played(given, event)
+    world = of_random_lifecycles().world(scenario)
     assert world.findings == []
     assert world.other_side.accounts["explored/1/look-up-inline/p1"].done_at == []
     assert len(world.other_side.accounts["explored/1/repeat/last"].done_at) == 1
-    assert world.database.moves(Entity("explored", "1"))[-1].state == last
+    assert world.database.moves(Entity("explored", "1"))[-1].state == "ended"
 
 
 def test_an_effect_with_another_input_is_not_done_later_with_the_first_one() -> None:

@@ -21,17 +21,17 @@ from perdure.testing.exploring.scenario import Event, Fault, Scenario
 plain = memory._move
 UNKNOWN = Scenario(
     seed=1164,
-    given=Program(steps=[["until", 38], ["perform", "escalate-inline", "p1", {}]]),
+    given=Program(steps=[["race", [[["until", 38], ["perform", "escalate-inline", "p1", {}]], [["messages", 1]]]]]),
     calls={"escalate-inline": ["killed after"]},
-    events=(Event(38.335, "cancel"),),
+    events=(Event(38.335, "message"),),
     builds=(0,),
 )
 """A workflow task is lost in the middle of an attempt, and the next task ends the entity without that effect."""
 ANSWERED_AND_LOST = Scenario(
     seed=7,
-    given=Program(steps=[["until", 38], ["perform", "dedupe", "p1", {"expires": 3}]]),
+    given=Program(steps=[["race", [[["until", 38], ["perform", "dedupe", "p1", {"expires": 3}]], [["messages", 1]]]]]),
     faults=(Fault("before the commit", 3, "kill", 12.0),),
-    events=(Event(0.0, "restore", 6.0), Event(38.3, "cancel")),
+    events=(Event(0.0, "restore", 6.0), Event(38.3, "message")),
     builds=(0,),
 )
 """A workflow task tells the author of a doubt and is lost before it writes the end; the next task takes another way."""
