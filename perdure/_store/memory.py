@@ -321,7 +321,7 @@ class MemoryStore:
             if outcome and becomes is was is EffectStatus.NOT_DONE:
                 known.learn(version)  # an attempt without an answer may not begin later
             return Verdict.STANDING, False
-        under_way = known.earlier_deadline is not None and self._clock() < known.earlier_deadline
+        under_way = known.earlier_deadline is not None and known.attempt_at < known.earlier_deadline
         of_one = fence.within is None or under_way
         about_this_one = becomes is EffectStatus.NOT_DONE or (becomes is EffectStatus.REFUSED and of_one)
         if outcome and about_this_one and known.earlier_doubt is not None:

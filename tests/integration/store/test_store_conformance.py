@@ -14,6 +14,7 @@ from perdure._store.memory import MemoryStore
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write
 from perdure.contracts.outcomes import EffectStatus
+from tests.deadline import until
 from tests.integration.store.stores import (
     PATIENCE,
     a_begin,
@@ -315,6 +316,22 @@ async def test_the_outcome_of_an_attempt_ends_no_doubt_about_an_earlier_one(
     assert again.effect is not None
     assert (first.effect.status, again.effect.status, again.effect.why) == (becomes, becomes, first.effect.why)
     assert first.effect.why == ("busy; an earlier attempt is in doubt" if becomes is EffectStatus.IN_DOUBT else "busy")
+
+
+async def test_a_refusal_on_record_late_answers_no_attempt_that_was_under_way_when_it_came(either: Store) -> None:
+    await stands(either, EffectStatus.IN_DOUBT, in_flight=2.0)
+    begun = await say(either, a_begin("a", 2, "t2", after="t1", within=60.0, in_flight=2.0))
+    assert begun.effect is not None
+    assert begun.effect.in_flight > 0
+
+    async def over() -> bool:
+        seen = (await told(either, FenceOp.READ, "t2")).effect
+        return seen is not None and seen.in_flight <= 0
+
+    await until(over, "no attempt can be under way")
+    answer = await say(either, an_outcome("a", 10, EffectStatus.REFUSED, "t2", within=60.0))
+    assert answer.effect is not None
+    assert answer.effect.status is EffectStatus.IN_DOUBT
 
 
 @pytest.mark.parametrize("said", [EffectStatus.NOT_DONE, EffectStatus.ABANDONED, EffectStatus.DONE])

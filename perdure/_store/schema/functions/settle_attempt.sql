@@ -1,6 +1,6 @@
 -- Records the outcome of an attempt. `done` always wins; any other outcome needs the current token. A definite no of this attempt does
 -- not answer an earlier one in doubt: the effect stays in doubt. If the other side drops repeats (`within`), a refusal answers all
--- attempts, unless an earlier one may still be under way.
+-- attempts, unless an earlier one may still have been under way when this one began.
 create or replace function perdure.settle_attempt(w jsonb) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -20,7 +20,7 @@ begin
         return 'standing';
     end if;
     if outcome and old.earlier_doubt is not null and (becomes = 'not_done'
-            or becomes = 'refused' and (f->>'within' is null or clock_timestamp() < old.earlier_deadline)) then
+            or becomes = 'refused' and (f->>'within' is null or old.attempt_at < old.earlier_deadline)) then
         becomes := 'in_doubt';
         f := f || jsonb_build_object('why', left(concat_ws('; ', f->>'why', 'an earlier attempt is in doubt'), 2000));
     end if;
