@@ -46,6 +46,7 @@ class Waiter:
         """Length of the history at the begin of this run's first wait."""
         self._began_at: int | None = None
         """Length of the history in the first workflow task that this worker has of the run."""
+        self._updates = 0
         self._updated_at: int | None = None
         """Length of the history at the last update."""
 
@@ -215,11 +216,11 @@ class Waiter:
         Returns whether it has waited.
         """
         self.look()
+        self._updates += 1
         length = workflow.info().get_current_history_length()
         if not workflow.unsafe.is_replaying() and (self._began_at != length or length <= _FIRST_TASK):
             return False
-        update = workflow.current_update_info()
-        if update is None or not workflow.patched(f"perdure: {update.id} acts later"):
+        if not workflow.patched(f"perdure: update {self._updates} acts later"):
             return False
         await workflow.sleep(0.001, summary="the update has a task of its own")
         self._run.events.resolved()
