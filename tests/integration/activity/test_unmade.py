@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.service import RPCError
 
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.contracts import Booking
 from tests.apps.sparing import WITHIN, app
 from tests.command import perdure
 from tests.world import World
 
+pytestmark = pytest.mark.world(app)
+
 APP = "tests.apps.sparing:app"
 ACCEPTED_UNSAID = {"accept": True, "close": True}
 ONCE = pytest.mark.parametrize("kind", ["once", "once-inline"])
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    """A world for that app."""
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
 
 
 @ONCE

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import AsyncIterator
 from enum import StrEnum
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -17,8 +15,6 @@ from perdure import App, AppColumn, Client, Lifecycle, state
 from perdure._worker.record import check_record
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.command import perdure
 from tests.world import World
 
@@ -57,13 +53,7 @@ class Paper(Lifecycle[Nothing, Phase]):
 
 app = App([Paper], [])
 
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
+pytestmark = pytest.mark.world(app)
 
 
 async def test_a_start_by_name_or_by_sql_keeps_no_worker_from_starting(world: World) -> None:

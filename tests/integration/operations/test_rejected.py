@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
@@ -14,11 +13,11 @@ from typer.testing import CliRunner, Result
 
 from perdure._wire.writes import Move
 from perdure.cli import cli
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.integration.store.stores import a_write
 from tests.world import World
+
+pytestmark = pytest.mark.world(app)
 
 REJECT = """
     with gone as (delete from perdure.outbox where id = $1 and kind = $2 returning *), shown as (
@@ -30,14 +29,6 @@ START, SIGNAL = "select perdure.start('listener', $1, $2)", "select perdure.sign
 DROP, RETRY = "select perdure.drop_rejected($1, 'ann', 'a test')", "select perdure.retry_rejected($1, 'ann', 'fixed')"
 LAST = "select state, why, made_by, attention from perdure.transition order by at desc limit 1"
 TABLES = ("ident", "entity", "outbox", "message", "rejected")
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
 
 
 async def perdure(world: World, *arguments: str, given: str | None = None) -> Result:

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from perdure._services.relay import Relay
-from perdure._store.postgres import Database
 from perdure._store.sql import shared
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.integration.services.test_rows_in_the_way import SIGNAL, START
 from tests.world import World
 
+pytestmark = pytest.mark.world(app)
+
 WAITING = "select id || ' ' || kind from perdure.outbox order by 1"
 HOURS = "interval '3 hours'"
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
-
-
-@pytest.fixture
-async def relay(world: World) -> AsyncIterator[Relay]:
-    database = Database(world.dsn)
-    yield Relay(await database.open(), world.temporal_client, app, world.config)
-    await database.close()
 
 
 async def test_rows_of_before_are_delivered_and_only_the_times_of_the_app_are_waited_for(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -21,24 +19,16 @@ from perdure._store.postgres import Database
 from perdure._store.sql import shared
 from perdure.errors import TemporalUnavailable
 from perdure.logs import FIELDS
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.world import World
+
+pytestmark = pytest.mark.world(app)
 
 KIND = "listener"
 BIND = "update perdure.database set mark = 'a', scope = $1, namespace = $1, namespace_id = $2"
 START = "select perdure.start('listener', $1, '{}')"
 SIGNAL = "select perdure.signal('listener', $1, 'add', '1')"
 NO_NAMESPACE = "Temporal has no namespace '{}', or it was deleted: create it again, or correct TEMPORAL_NAMESPACE"
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
 
 
 async def create(world: World) -> None:

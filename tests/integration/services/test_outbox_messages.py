@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -26,11 +25,12 @@ from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure._wire.carried import CARRIED, Carried
 from perdure.errors import TemporalUnavailable
-from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.integration.store.stores import a_move
 from tests.world import World
+
+pytestmark = pytest.mark.world(app)
 
 KIND = "listener"
 START = "select perdure.start($1, $2, $3::jsonb)"
@@ -43,14 +43,6 @@ REJECTED = """
     insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id)
     select seq, lifecycle, id, generation, kind, body, 'a test', message_id from gone
 """
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
 
 
 async def start(world: World, entity_id: str = "a", **told: Any) -> None:

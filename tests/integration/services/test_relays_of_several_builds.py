@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TypeAlias
 
 import asyncpg
@@ -23,8 +22,6 @@ from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure.contracts.sizes import LARGEST
 from perdure.logs import FIELDS
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import Assent, Nod, Query
 from tests.world import World
 
@@ -104,15 +101,9 @@ OLDER = App([workflow.defn(name="talk")(Talk)], [])
 LARGE = App([workflow.defn(name="talk")(LargeTalk)], [])
 WORDED = App([workflow.defn(name="talk")(WordedTalk)], [])
 NEWER = App([workflow.defn(name="talk")(NewerTalk), Nod], [])
+
+pytestmark = pytest.mark.world(NEWER)
 Relays: TypeAlias = Callable[[App], Relay]
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(NEWER) as made:
-        yield made
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 import asyncpg
@@ -28,10 +26,10 @@ from perdure._store import connecting
 from perdure._store.postgres import Database
 from perdure.contracts.sizes import LARGEST
 from perdure.errors import TemporalUnavailable
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.world import World
+
+pytestmark = pytest.mark.world(app)
 
 KIND = "listener"
 START = "select perdure.start('listener', $1, '{}')"
@@ -42,22 +40,6 @@ REJECT = """
     select seq, lifecycle, id, generation, kind, body, 'a test' from gone returning seq
 """
 WAITING = "select id from perdure.outbox order by id"
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
-
-
-@pytest.fixture
-async def relay(world: World) -> AsyncIterator[Relay]:
-    """A relay that makes a generation when it is told to; nothing runs what it starts."""
-    database = Database(world.dsn)
-    yield Relay(await database.open(), world.temporal_client, app, world.config)
-    await database.close()
 
 
 async def delivered(world: World, relay: Relay, entity_id: str) -> None:

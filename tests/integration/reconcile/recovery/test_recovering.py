@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -30,11 +28,11 @@ from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import NotNow, TemporalUnavailable
-from perdure.servers.postgres import PostgresServer
-from perdure.servers.temporal import TemporalServer
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import DEADLINE, in_time
 from tests.world import World
+
+pytestmark = pytest.mark.world(app)
 
 DAY = Duration(seconds=86_400)
 CLOSES = {"close": True}
@@ -58,15 +56,6 @@ WAKE = """
     insert into perdure.outbox (lifecycle, id, generation, kind, body)
     values ('sale', 'parked', 0, 'wake', '{"key": "sale/parked/pay"}')
 """
-
-
-@pytest.fixture
-async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
-) -> AsyncIterator[World]:
-    """A world of sales."""
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
-        yield made
 
 
 async def start(world: World, entity_id: str, *, kind: str = "sale", **sale: Any) -> None:
