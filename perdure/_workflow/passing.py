@@ -68,6 +68,11 @@ class Events:
         self.look()
         self._first = self._task_before
 
+    async def next_task(self, why: str) -> None:
+        """Wait for the next workflow task; `why` is shown in the history. A task that is lost does not pass this."""
+        await workflow.sleep(0.001, summary=why)
+        self.resolved()
+
     def of(self, activity: workflow.ActivityHandle[T]) -> workflow.ActivityHandle[T]:
         """Note when `activity` continues the code. Returns it."""
         activity.add_done_callback(lambda _: self.resolved())

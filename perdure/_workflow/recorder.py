@@ -19,7 +19,6 @@ from perdure._workflow.calling import NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.details import details
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Overtaken, for_ever
-from perdure._workflow.passing import Events
 from perdure._workflow.run_state import RunState, Standing
 from perdure.telemetry import metrics, names
 
@@ -100,24 +99,43 @@ class Recorder:
             self.last_move = order.version
         async with self.under_way():
             answer = await self._commit(order)
-            if order.move is not None and answer.gate is Gate.LATE:
+            if order.move is not None:
                 answer = await self._until_it_holds(order, order.move, answer)
         if order.move is not None and answer.gate.over:
             raise Overtaken(answer.state, answer.generation)
         return answer
 
     async def _commit(self, order: Write) -> Answer:
-        answer = await _write(order, self._run.events)
+        try:
+            answer: Answer = await workflow.execute_local_activity(
+                WRITE,
+                order,
+                result_type=Answer,
+                start_to_close_timeout=timedelta(seconds=5),
+                retry_policy=ONCE,
+                summary=markdown(order),
+            )
+        except NO_ANSWER:
+            # An activity waits while PostgreSQL is away, without new events in the history.
+            waiting: workflow.ActivityHandle[Answer] = workflow.start_activity(
+                WRITE,
+                order,
+                result_type=Answer,
+                start_to_close_timeout=timedelta(seconds=30),
+                heartbeat_timeout=SILENCE,
+                retry_policy=_UNTIL_WRITTEN,
+                summary=markdown(f"{order}, until PostgreSQL is back"),
+            )
+            answer = await self._run.events.of(waiting)
         self._run.learn(answer.version)
         return answer
 
     async def _until_it_holds(self, order: Write, move: Move, answer: Answer) -> Answer:
         """Commit a late move again, if it is the newest of this run: a lost workflow task has made the one that stands,
         and Temporal's clock has gone back since."""
-        while self._is_newest(order, move) and workflow.patched(NEWEST_HOLDS):
-            # A workflow task that is lost, and whose worker was frozen, does not pass this timer.
-            await workflow.sleep(0.001, summary="the state is written again")
-            self._run.events.resolved()
+        while answer.gate is Gate.LATE and self._is_newest(order, move) and workflow.patched(NEWEST_HOLDS):
+            # A worker that was frozen in a lost task, and now goes on, must not write.
+            await self._run.events.next_task("the state is written again")
             if not self._is_newest(order, move):
                 break
             self._run.stay_ahead(answer.version + _WRITES_OF_A_TASK)
@@ -125,8 +143,6 @@ class Recorder:
             self.last_move = order.version
             now = await self._commit(order)
             answer = answer.model_copy(update={"gate": now.gate, "state": now.state, "unsettled": now.unsettled})
-            if now.gate is not Gate.LATE:
-                break
         return answer
 
     def _is_newest(self, order: Write, move: Move) -> bool:
@@ -223,28 +239,3 @@ class Recorder:
         if state != self._counted:
             self._counted = state
             metrics.count(workflow.metric_meter(), names.STATES_ENTERED, lifecycle=lifecycle, state=state)
-
-
-async def _write(order: Write, events: Events) -> Answer:
-    try:
-        answer: Answer = await workflow.execute_local_activity(
-            WRITE,
-            order,
-            result_type=Answer,
-            start_to_close_timeout=timedelta(seconds=5),
-            retry_policy=ONCE,
-            summary=markdown(order),
-        )
-    except NO_ANSWER:
-        # An activity waits while PostgreSQL is away, without new events in the history.
-        waiting: workflow.ActivityHandle[Answer] = workflow.start_activity(
-            WRITE,
-            order,
-            result_type=Answer,
-            start_to_close_timeout=timedelta(seconds=30),
-            heartbeat_timeout=SILENCE,
-            retry_policy=_UNTIL_WRITTEN,
-            summary=markdown(f"{order}, until PostgreSQL is back"),
-        )
-        answer = await events.of(waiting)
-    return answer

@@ -222,8 +222,7 @@ class Waiter:
             return False
         if not workflow.patched(f"perdure: update {self._updates} acts later"):
             return False
-        await workflow.sleep(0.001, summary="the update has a task of its own")
-        self._run.events.resolved()
+        await self._run.events.next_task("the update has a task of its own")
         self.look()
         return True
 
@@ -233,8 +232,7 @@ class Waiter:
         while self._updated_at == workflow.info().get_current_history_length():
             if not workflow.patched(RECORDED_FIRST):
                 return
-            await workflow.sleep(0.001, summary="the update is on record")
-            self._run.events.resolved()
+            await self._run.events.next_task("the update is on record")
 
     def overtaken(self, reason: Overtaken) -> None:
         """Note that the entity is over in the database. The next wait raises `reason`."""
