@@ -251,6 +251,8 @@ class Performance(Generic[In, Out]):
     async def _until_settled(self) -> Done[Out] | NotPerformed:
         record, pauses = self.record, self._pauses
         while True:
+            if not record.in_doubt and self.known.effect.too_large is None:
+                self.attention = None  # the previous run has shown it; the next doubt is shown anew
             if (receipt := pauses.confirmed()) is not None:
                 await record.settle(EffectStatus.DONE, "reported by a message", receipt=receipt, by="message")
             match self._decide():
