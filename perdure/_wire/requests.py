@@ -7,6 +7,12 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import NotNow
+
+
+class TakenOver(NotNow):
+    """A request came in the workflow task in which a worker makes again what a lost one had begun: the client sends it
+    again."""
 
 
 class OperatorRequest(BaseModel):

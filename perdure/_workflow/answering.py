@@ -16,7 +16,7 @@ from perdure._workflow.conductor import Conductor
 from perdure._workflow.leaving import until
 from perdure._workflow.ledger import first_slot_of
 from perdure._workflow.messages import hand_over
-from perdure._workflow.rules import closing, ended, parked, refuse_if_over
+from perdure._workflow.rules import closing, ended, parked, refuse
 from perdure.contracts.effects import first_problem
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
@@ -43,7 +43,7 @@ class Answering:
 
     @resolve.validator
     def _check_resolve(self, resolution: Resolution) -> None:
-        refuse_if_over(self._perdure.run)
+        refuse(self._perdure.run)
         performance = parked(self._perdure.run, resolution.effect)
         if performance.resolution is not None:
             raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
@@ -77,7 +77,7 @@ class Answering:
     @retry_now.validator
     def _check_retry_now(self, asked: RetryRequest) -> None:
         run = self._perdure.run
-        refuse_if_over(run)
+        refuse(run)
         if run.standstill.stands:
             return
         effects = run.effects
@@ -108,7 +108,7 @@ class Answering:
 
     @send_again.validator
     def _check_send_again(self, asked: SendAgain) -> None:
-        refuse_if_over(self._perdure.run)
+        refuse(self._perdure.run)
         run = self._perdure.run
         if not run.requests.waits_for_retry:
             raise NotNow(f"nothing waits to be sent again in state {run.state!r}")
@@ -128,7 +128,7 @@ class Answering:
     @cancel.validator
     def _check_cancel(self, asked: OperatorRequest) -> None:
         run = self._perdure.run
-        refuse_if_over(run)
+        refuse(run)
         if run.declared.cancelled is None:
             raise NotNow(f"{run.entity.lifecycle} declares no state with cancelled=True to end in")
         if run.requests.cancel is not None:

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, in_handler, reason_of
 from perdure._workflow.passing import passed
-from perdure._workflow.rules import refuse_if_over, why_left
+from perdure._workflow.rules import refuse, why_left
 from perdure.contracts.effects import Lookup
 from perdure.contracts.unordered import is_untyped, set_in
 from perdure.errors import DeclarationError, NotNow
@@ -110,8 +110,8 @@ def _guarded(
     def check(self: Any, *given: Any) -> None:
         if isinstance(self, base):
             run = self._perdure.run
-            if run.overtaken or (run.final and not self._perdure.transitions.ending):
-                refuse_if_over(run)
+            if run.made_anew or run.overtaken or (run.final and not self._perdure.transitions.ending):
+                refuse(run)
         if validator is not None:
             validator(self, *given)
 

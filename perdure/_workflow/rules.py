@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from perdure._wire.requests import TakenOver
 from perdure._workflow.leaving import Leave
 from perdure._workflow.ledger import Performing
 from perdure._workflow.run_state import RunState
 from perdure.errors import NotNow
 
 
-def refuse_if_over(run: RunState) -> None:
-    """Raise `NotNow` if this run accepts no requests any more."""
+def refuse(run: RunState) -> None:
+    """Raise `NotNow` if this run accepts no request now."""
+    if run.made_anew:  # a refused update stands in no history
+        raise TakenOver("a worker was lost, and another one has just taken the run over: try again in a moment")
     if why := closing(run):
         raise NotNow(why)
 

@@ -24,6 +24,8 @@ from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotThi
 
 WAITS_LEAD_BACK = "perdure: a branch that has waited leaves a state that needs a person"
 CYCLES_ARE_NO_PROGRESS = "perdure: to enter a state of a cycle shows no progress"
+_HEARTBEAT_LOST = 9
+"""Length of the shortest history whose first workflow task was a heartbeat, and whose second one was lost."""
 
 
 class Requests:
@@ -227,6 +229,10 @@ class RunState:
         self.has_record = carried.has_record
         self.leaving = False
         self.overtaken = False
+        length = info.get_current_history_length()
+        anew = length >= _HEARTBEAT_LOST and not workflow.unsafe.is_replaying()
+        self._made_anew_at = length if anew else None
+        """Length of the history, if this worker makes again what a lost worker had begun in the first workflow task."""
 
     @property
     def catching_up(self) -> bool:
@@ -243,6 +249,12 @@ class RunState:
     def final(self) -> bool:
         """Whether the lifecycle has ended."""
         return self.declared.on_record(self.state).final
+
+    @property
+    def made_anew(self) -> bool:
+        """Whether this workflow task makes again what a lost worker had begun in the first one. Temporal's core gives
+        an update of it to the code before `run`, and in a replay behind the begin of `run`."""
+        return self._made_anew_at == workflow.info().get_current_history_length()
 
     @property
     def attention(self) -> str | None:

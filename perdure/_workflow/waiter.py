@@ -210,8 +210,8 @@ class Waiter:
     async def until_apart(self) -> bool:
         """Before an update acts in the first workflow task that a worker has of the run, wait for the next task.
 
-        Temporal's core gives the update to the code together with the tasks before it that had no command, such as
-        those that heartbeat during an inline call; in a replay, it comes after them. So it must not act at once.
+        Temporal's core gives the update to the code together with the tasks before it that had no command; in a replay,
+        it comes after them. So it must not act at once.
 
         Returns whether it has waited.
         """

@@ -21,7 +21,7 @@ from perdure._crypto.sealed import bound_to
 from perdure._store.postgres import Pool
 from perdure._text.privacy import describe_invalid, describe_no_json
 from perdure._text.shown import command
-from perdure._wire.requests import OperatorRequest, Resolution
+from perdure._wire.requests import OperatorRequest, Resolution, TakenOver
 from perdure.client.calls import Call, as_json, call
 from perdure.client.reading import read_status
 from perdure.client.records import EntityStatus
@@ -180,13 +180,21 @@ def settling(standing: EntityStatus, given: Resolution) -> Call:
 async def _executed(
     handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: OperatorRequest, patience: timedelta
 ) -> str:
-    """Send an update. The server takes none while the workflow's task fails, for example after its worker was lost."""
+    """Send an update, again for a while if it was not accepted after the loss of a worker."""
     until = time.monotonic() + patience.total_seconds()
     while True:
         try:
             left = timedelta(seconds=max(until - time.monotonic(), 0.1))
             return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=left))
-        except RPCError as error:
-            if error.status is not RPCStatusCode.FAILED_PRECONDITION or time.monotonic() + 0.5 >= until:
+        except (RPCError, WorkflowUpdateFailedError) as error:
+            if not _comes_too_early(error) or time.monotonic() + 0.5 >= until:
                 raise
             await asyncio.sleep(0.5)
+
+
+def _comes_too_early(error: RPCError | WorkflowUpdateFailedError) -> bool:
+    """Whether an update was not accepted because the workflow's task has failed, or because a worker begins the run
+    anew."""
+    if isinstance(error, RPCError):
+        return error.status is RPCStatusCode.FAILED_PRECONDITION
+    return isinstance(error.cause, ApplicationError) and error.cause.type == TakenOver.__name__

@@ -14,6 +14,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.worker import Replayer
 
 from perdure import PerdurePlugin
+from perdure._wire.names import MIRROR
 from perdure.errors import AlreadyFinished
 from tests.acceptance.bookings import commit_bookings
 from tests.apps.bodies import app
@@ -23,7 +24,10 @@ from tests.world import World
 KIND = "escalate-inline"
 
 
-async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_replays(world: World) -> None:
+@pytest.mark.parametrize("mirrors", [False, True], ids=["cancel", "cancel and mirror"])
+async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_replays(
+    world: World, mirrors: bool
+) -> None:
     worker = await world.spawn()
     holder = await asyncpg.connect(world.dsn)
     async with holder.transaction():
@@ -32,6 +36,8 @@ async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_repla
         await world.until(lambda: _heartbeat(world), "the worker has begun the call, and another workflow task")
         await worker.kill()
     await holder.close()
+    if mirrors:
+        await world.handle(KIND, KIND).signal(MIRROR, "ann")
     asking = asyncio.create_task(world.client.cancel(KIND, KIND, by="ann", note="not wanted"))
     await world.handle(KIND, KIND).describe()  # another call to the server: the update is there by now
     await world.spawn()

@@ -87,8 +87,8 @@ class Evidence:
             returned since the last record was lost with its history.
         workers_lost: whether a worker was killed, frozen or cut off.
         told_in_doubt: keys of effects of which the author's code was told that they are in doubt, before a state was
-            ordered whose snapshot leads a later run past them. Where Temporal loses the task and its history, no other
-            run comes back to them.
+            ordered whose snapshot leads a later run past them. If a run continues from the record after that task was
+            lost, no other run comes back to them.
         doubts_after_end: keys of effects that came to be in doubt on record after the entity had ended. Their records
             were lost before it ended, so nobody could be told.
         sent: messages to it.

@@ -19,7 +19,7 @@ class Observed:
         results: what `perform` returned, by key; more than once where a run was started from its top.
         ending: entities whose end a run has ordered, perhaps in a task that was lost.
         acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
-        performed_again: keys that a run has performed more than once.
+        performed_again: keys that a run has performed more than once, or that had ended before a retry.
         policies: doubt policies of performances that have one of their own, by key.
         expires_at: time after which no attempt begins, by key; None = the author's code has performed it without one.
         settled_by_person: keys of effects that a person has resolved.
@@ -28,6 +28,7 @@ class Observed:
         doubts_after_end: keys of effects that came to be in doubt on record after their entity had ended.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
+        from_record: whether a run has continued from the record.
         workers_lost: whether a worker was killed, frozen or cut off.
     """
 
@@ -43,6 +44,7 @@ class Observed:
         self.doubts_after_end: set[str] = set()
         self.records_lost: bool = False
         self.histories_lost: bool = False
+        self.from_record: bool = False
         self.workers_lost: bool = False
         self._results_at_end: dict[tuple[Entity, int], dict[str, list[PerformResult]]] = defaultdict(
             lambda: defaultdict(list)

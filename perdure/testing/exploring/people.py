@@ -39,20 +39,29 @@ class People:
 
     def retry(self, entity: Entity) -> None:
         """Request the next attempt now, or follow the advice in the refusal."""
+        ended = self._ended(entity)
         answer = self._update(entity, "retry_now", OperatorRequest(by=_NAME))
         if answer is not None:
-            answer.add_done_callback(lambda answer: self._send_what_was_given_up(entity, answer))
+            answer.add_done_callback(lambda answer: self._has_asked_for_retry(entity, ended, answer))
 
-    def _send_what_was_given_up(self, entity: Entity, answer: asyncio.Future[None]) -> None:
-        refusal = None if answer.cancelled() else answer.exception()
-        if refusal is not None and (named := GIVEN_UP.search(str(refusal))):
+    def _has_asked_for_retry(self, entity: Entity, ended: list[str], answer: asyncio.Future[None]) -> None:
+        if answer.cancelled():
+            return
+        if (refusal := answer.exception()) is None:  # a later run performs anew what had ended before
+            self._world.observed.performed_again |= {*ended}
+        elif named := GIVEN_UP.search(str(refusal)):
             self._update(entity, "send_again", SendAgain(by=_NAME, effect=named["key"]))
 
     def send_again(self, entity: Entity) -> None:
         """Request that the effect which ended last is sent again, under a new key."""
-        mine = [(results[-1].at, key) for key, results in self._world.observed.results.items() if belongs(key, entity)]
-        ended = [key for _, key in sorted(mine) if isinstance(self._world.observed.results[key][-1].end, NotPerformed)]
+        ended = self._ended(entity)
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
+
+    def _ended(self, entity: Entity) -> list[str]:
+        """Keys of the effects that have ended without being done, the last one at the end."""
+        results = self._world.observed.results
+        mine = [(each[-1].at, key) for key, each in results.items() if belongs(key, entity)]
+        return [key for _, key in sorted(mine) if isinstance(results[key][-1].end, NotPerformed)]
 
     def confirm(self, entity: Entity) -> None:
         """Send a message that confirms what the other side has done, as a webhook does."""

@@ -89,6 +89,7 @@ class VirtualRelay:
             known = world.temporal.executions.get(row.entity.workflow_id(None))
             if (known is not None and known.open) or self._database.is_final(row.entity) or not row.on_record:
                 continue
+            world.observed.from_record = True
             self._start(row, self._recorded(row))
 
     def _recorded(self, row: Row) -> Carried:

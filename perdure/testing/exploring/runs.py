@@ -1,13 +1,23 @@
-"""One run of a workflow, as the server has it: its history, and what its next workflow task is given."""
+"""One run of a workflow, as the server has it: its history, and what its next workflow task is given.
+
+Temporal's core merges a workflow task without a command with the next one, if no event lies between them, and if the
+task before it had no command either: a worker that makes the run anew is given both at once
+(`find_end_index_of_next_wft_seq`, in `history_update.rs`). An update that is accepted there comes apart from them in
+each later replay.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from temporalio.api.common.v1 import Payload
 
 from perdure.testing import server_jobs as sdk
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.workflow_tasks import WorkflowTask
 
 TASK_TIMEOUT = 5.0
 """Seconds that a workflow task may take, as the relay starts runs."""
@@ -25,12 +35,13 @@ class Run:
         renews_after: after how many workflow tasks it is suggested to continue as new.
         task_time: when its last workflow task was started.
         history: the activations that were committed.
-        shapes: the commands of each, to be compared when it is replayed.
+        shapes: the commands of each, to be compared when it is replayed; None = they count with those of the next.
         patches: the ids of the patches that each of them marked.
         length: how many events there are.
         inbox: what the next workflow task is given, each with the number of its events.
         fresh: it has had no workflow task yet.
         lost: the last task was lost, and is made again whether or not there is anything new.
+        merged_from: where in the history the tasks begin that core merges with the next one; None = it merges none.
     """
 
     workflow_id: str
@@ -43,13 +54,18 @@ class Run:
     renews_after: int
     task_time: datetime
     history: list[sdk.WorkflowActivation] = field(default_factory=list)
-    shapes: list[bytes] = field(default_factory=list)
+    shapes: list[bytes | None] = field(default_factory=list)
     patches: list[list[str]] = field(default_factory=list)
     length: int = 1
     tasks_completed: int = 0
     inbox: list[tuple[sdk.WorkflowActivationJob, int]] = field(default_factory=list)
     fresh: bool = True
     lost: bool = False
+    merged_from: int | None = None
+    _merges: bool = True
+    """Whether core merges the last task with the next one, if that has no command."""
+    _is_next: bool = False
+    """Whether the next task follows the last one without an event between them."""
 
     @property
     def run_id(self) -> str:
@@ -87,16 +103,50 @@ class Run:
         """A workflow task is started: what it is given."""
         jobs, self.inbox = self.inbox, []
         self.task_time = now
-        self.length += sum(events for _, events in jobs) + 2
+        events = sum(each for _, each in jobs)
+        self.length += events + 2
+        if events and not self._is_next:
+            self.merged_from = None
         return jobs
 
-    def commit(
-        self, activations: list[sdk.WorkflowActivation], shapes: list[bytes], patches: list[str], commands: int
-    ) -> None:
-        """A workflow task is completed: what it did stands in the history."""
+    def merged(self) -> sdk.WorkflowActivation | None:
+        """What core gives a worker again that makes the run anew, together with the jobs of the next task."""
+        if self.merged_from is None or not (activations := self.history[self.merged_from :]):
+            return None
+        merged = sdk.WorkflowActivation()
+        merged.CopyFrom(activations[-1])
+        del merged.jobs[:]
+        merged.jobs.extend(job for each in activations for job in each.jobs)
+        return merged
+
+    def commit(self, task: WorkflowTask, *, heartbeat: bool) -> bool:
+        """A workflow task is completed: what it did stands in the history. Returns whether an update was given together
+        with earlier jobs, and comes apart from them in a replay.
+
+        Args:
+            heartbeat: whether the next task follows at once.
+        """
+        activations, shapes, first = list(task.activations), list[bytes | None](task.shapes), len(self.history)
+        apart = False
+        if task.merges and (earlier := self.merged()) is not None:
+            first = self.merged_from or 0
+            del self.history[first:], self.shapes[first:], self.patches[first:]
+            if apart := bool(task.commands) and task.commands[0].update_response.HasField("accepted"):
+                rest = sdk.WorkflowActivation()
+                rest.CopyFrom(activations[0])
+                del rest.jobs[: len(earlier.jobs)]
+                activations[:1], shapes = [earlier, rest], [None, *shapes]
         self.history += activations
         self.shapes += shapes
         self.patches += [[] for _ in activations]
-        if patches and self.patches:
-            self.patches[-len(activations) if activations else -1] += patches
-        self.length += 1 + commands
+        if task.patches and self.patches:
+            self.patches[first + apart if activations else -1] += task.patches
+        self.length += 1 + len(task.commands)
+        self._is_next = heartbeat
+        if task.commands or any(job.resolve_activity.is_local for each in task.activations for job in each.jobs):
+            self.merged_from, self._merges = None, False
+        elif self._merges:
+            self.merged_from = first if self.merged_from is None else self.merged_from
+        else:
+            self.merged_from, self._merges = None, True
+        return apart

@@ -175,11 +175,15 @@ class Worker:
     def _work_on(self, task: WorkflowTask, jobs: list[sdk.WorkflowActivationJob]) -> None:
         if task.over or not self.alive:
             return
+        merged = None if self.instances.has(task.run) else task.run.merged()
+        task.merges = merged is not None
         try:
-            outstanding = self.instances.prepare(task.run)
+            outstanding = self.instances.prepare(task.run, task.run.merged_from if task.merges else None)
         except TaskFails as failed:
             self.world.workflow_task_failed(task.run, failed.why)
             return
+        if merged is not None:
+            jobs = [*merged.jobs, *jobs]
         if task.first:
             jobs = [sdk.WorkflowActivationJob(initialize_workflow=task.run.init_job()), *jobs]
         for call in outstanding.values():
@@ -254,6 +258,8 @@ class Worker:
                         at_once.append(activity_job(call, Cancelled()))
                 case "request_cancel_activity":
                     at_once += self._cancel(task, command)
+                case "cancel_timer":
+                    self._cancel_timer(task, command)
                 case "set_patch_marker":
                     task.patches.append(command.set_patch_marker.patch_id)
                     task.commands.append(command)
@@ -272,6 +278,13 @@ class Worker:
             return []  # its end is on its way
         task.commands.append(command)
         return [] if known.stays_when_cancelled else [activity_job(known.call, Cancelled())]
+
+    def _cancel_timer(self, task: WorkflowTask, command: sdk.WorkflowCommand) -> None:
+        for each in task.commands:
+            if each.HasField("start_timer") and each.start_timer.seq == command.cancel_timer.seq:  # not sent yet
+                task.commands.remove(each)
+                return
+        task.commands.append(command)
 
     def _call(self, task: WorkflowTask, command: sdk.ScheduleActivity | sdk.ScheduleLocalActivity) -> ActivityCall:
         return activity_call(command, self.world.loop.now, self.instances.host_of(task.run))

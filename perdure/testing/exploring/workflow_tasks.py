@@ -41,6 +41,7 @@ class WorkflowTask:
     Attributes:
         jobs: what it was started for; a lost task gives them back.
         first: whether it is the first one of its run.
+        merges: whether its worker is given those before it again; see `runs`.
         answers: what `perform` answered, by key; it counts once the task is committed, or has put the end on record.
         completed: called by the worker when it has no more to do for the task.
         waiting: the jobs of activations for which the worker's event loop has had no time yet.
@@ -60,6 +61,7 @@ class WorkflowTask:
     answers: list[tuple[str, Any]] = field(default_factory=list)
     patches: list[str] = field(default_factory=list)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    merges: bool = False
     over: bool = False
 
 
@@ -160,6 +162,7 @@ class WorkflowTasks:
                 kept.append((job, events))
         run = task.run
         run.inbox[:0] = kept
+        run.length += 1
         run.fresh, run.lost = task.first, True
         self.wake()
 
@@ -169,8 +172,8 @@ class WorkflowTasks:
         if not task.worker.reports or not task.local or task.waiting:  # core does so as soon as it can
             task.timers.append(self._world.loop.call_later(0.1, self._heartbeat, task))
             return
-        self._commit(task)
-        task.first = False
+        self._commit(task, heartbeat=True)
+        task.first = task.merges = False
         self._guard(task)
         task.jobs = task.run.begin_task(self._world.temporal.now)
         if task.jobs:
@@ -184,7 +187,7 @@ class WorkflowTasks:
             self._world.cover("task refused", "unseen event")
             return self._lose(task, with_updates=False)
         self._end(task)
-        replays = self._commit(task)
+        replays = self._commit(task, heartbeat=False)
         if replays and task.worker.alive:
             task.worker.replay(task.run)
         self._run.tasks_completed += 1  # where it has continued as new, the new one's, which is to renew the sooner
@@ -195,16 +198,18 @@ class WorkflowTasks:
         for timer in task.timers:
             timer.cancel()
 
-    def _commit(self, task: WorkflowTask) -> bool:
-        """Put it into the history. Returns whether something of it is not there."""
+    def _commit(self, task: WorkflowTask, *, heartbeat: bool) -> bool:
+        """Put it into the history. Returns whether that goes otherwise than the task did."""
         for key, end in task.answers:
             self._world.observed.note_result(key, end, self._world.loop.time())
         commands = task.commands
         left_out = self._leave_out_refused(task)
-        task.run.commit(task.activations, task.shapes, task.patches, len(commands))
+        if apart := task.run.commit(task, heartbeat=heartbeat):
+            self._world.cover("merged", "an update")
+            task.worker.instances.recount(task.run, 1)
         task.activations, task.shapes, task.commands, task.patches, task.answers = [], [], [], [], []
         self._apply(commands)
-        return left_out
+        return left_out or apart
 
     def _leave_out_refused(self, task: WorkflowTask) -> bool:
         """A refused update stands in no history, and what was entered for it alone is not entered in a replay. Returns
@@ -236,7 +241,7 @@ class WorkflowTasks:
                 what = f"{task.run.workflow_id}: {task.shapes[place].decode()}"
                 self._world.found("a refused update has changed the run", what)
             del task.activations[place], task.shapes[place]
-            task.worker.instances.left_out(task.run)
+            task.worker.instances.recount(task.run, -1)
         return True
 
 
