@@ -25,9 +25,7 @@ KIND = "escalate-inline"
 
 
 @pytest.mark.parametrize("mirrors", [False, True], ids=["cancel", "cancel and mirror"])
-async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_replays(
-    world: World, mirrors: bool
-) -> None:
+async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_replays(world: World, mirrors: bool) -> None:
     worker = await world.spawn()
     holder = await asyncpg.connect(world.dsn)
     async with holder.transaction():
