@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.api.workflowservice.v1 import PauseActivityRequest
 from temporalio.client import Client, Schedule, ScheduleUpdate, ScheduleUpdateInput
 from temporalio.exceptions import ApplicationError
@@ -132,14 +132,21 @@ async def test_a_part_that_has_failed_and_that_no_worker_takes_again_ends_the_wa
         parts = (await handle.describe()).raw_description.pending_activities
         return any(each.last_failure.message for each in parts)
 
+    async def is_paused() -> bool:
+        parts = (await handle.describe()).raw_description.pending_activities
+        return [each.state for each in parts] == [PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED]
+
     async with worker:
         await world.until(has_failed, "it has failed")
-    if paused:
-        await world.temporal_client.workflow_service.pause_activity(
-            PauseActivityRequest(
-                namespace=world.temporal_client.namespace, execution=WorkflowExecution(workflow_id=queue), type=BEGIN
+        if paused:
+            await world.temporal_client.workflow_service.pause_activity(
+                PauseActivityRequest(
+                    namespace=world.temporal_client.namespace,
+                    execution=WorkflowExecution(workflow_id=queue),
+                    type=BEGIN,
+                )
             )
-        )
+            await world.until(is_paused, "no attempt is under way")
     why = "begin is paused by hand: temporal activity unpause" if paused else "no worker has taken it for"
     with pytest.raises(TemporalUnavailable, match=why):
         await in_time(reconcile(world.temporal_client, world.scope, asked, lambda _: None, patience=1.0))
