@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NoReturn
 
 from temporalio import workflow
@@ -87,20 +87,25 @@ class Waiter:
         self._recorder.describe()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or run.state)
-        in_time = await until(woken, seconds, summary)
-        self.look()
-        is_so = wake()
-        if (is_so or not in_time) and moves():  # the next run would leave at once as well
-            run.has_moved()
-        if not in_time:
-            run.events.resolved()
-            return False
-        if is_so or run.requests.cancel is not None:
-            await self._until_recorded()
-        passed(self._run.events.earliest())
-        if not is_so:
+        left, ends_at = seconds, None if seconds is None else workflow.now() + timedelta(seconds=seconds)
+        while True:
+            in_time = await until(woken, left, summary)
+            self.look()
+            is_so = wake()
+            if (is_so or not in_time) and moves():  # the next run would leave at once as well
+                run.has_moved()
+            if not in_time:
+                run.events.resolved()
+                return False
+            if is_so or run.requests.cancel is not None:
+                await self._until_recorded()
+            passed(self._run.events.earliest())
+            if is_so:
+                return True
             self._check_leave(cancellable)
-        return True
+            # Another branch has begun a call at the same moment, so the run is not left now.
+            if ends_at is not None:
+                left = max((ends_at - workflow.now()).total_seconds(), 0.001)
 
     async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
         """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
@@ -265,7 +270,7 @@ class Waiter:
         await until(lambda: self.may_renew() or self.over is not None)
         if self.over is not None and not self.may_renew() and workflow.patched(ENDS_GO_FIRST):
             raise self.over
-        await until(self.may_renew)
+        await self.quiet(self.may_renew)
         raise ContinueAsNew
 
     def may_renew(self) -> bool:
