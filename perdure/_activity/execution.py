@@ -149,6 +149,7 @@ async def _attempt(
     )
     pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
+    report.late = answer.gate is Gate.LATE
     faults.point("after the call of", effect.name)
     log_event(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.result.value, why=report.why)
     return await _put_on_record(report, order.write, fence, store, answer.version, order.then)

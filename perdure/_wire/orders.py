@@ -103,6 +103,7 @@ class Report(BaseModel):
         believable: whether a miss counts: no attempt could be in flight when the look-up began.
         state: the standing state, for `OVER`.
         version: version of the newest write in the mirror.
+        late: whether the record shows a newer state than that of the order.
         moved: whether the order's `then` is on record.
         terms: the effect's terms in the worker that made this, if the effect is not settled.
     """
@@ -121,5 +122,6 @@ class Report(BaseModel):
     believable: bool = False
     state: str | None = None
     version: int = 0
+    late: bool = False
     moved: bool = False
     terms: Terms | None = None

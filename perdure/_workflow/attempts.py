@@ -266,6 +266,8 @@ class Attempts(Generic[In, Out]):
         self._show(self._moved.state if self._moved else state)
         if not self._moved and not report.begun and standing not in (None, state) and state != self._before.state:
             await recorder.move(state)
+        elif not self._moved and report.late and self._shown == state != self._before.state:
+            await recorder.move_again(state)
         if report.begun:
             if report.effect is not None and report.effect.attempts == 1:
                 run.effects.goes_first()

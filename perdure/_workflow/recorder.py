@@ -133,20 +133,32 @@ class Recorder:
     async def _until_it_holds(self, order: Write, move: Move, answer: Answer) -> Answer:
         """Commit a late move again, if it is the newest of this run: a lost workflow task has made the one that stands,
         and Temporal's clock has gone back since."""
-        while answer.gate is Gate.LATE and self._is_newest(order, move) and workflow.patched(NEWEST_HOLDS):
-            # A worker that was frozen in a lost task, and now goes on, must not write.
-            await self._run.events.next_task("the state is written again")
-            if not self._is_newest(order, move):
-                break
-            self._run.stay_ahead(answer.version + _WRITES_OF_A_TASK)
+        while answer.gate is Gate.LATE and await self._stays_newest(order.version, move.state):
             order = order.model_copy(update={"version": self._run.next_version(), "fence": None})
             self.last_move = order.version
             now = await self._commit(order)
             answer = answer.model_copy(update={"gate": now.gate, "state": now.state, "unsettled": now.unsettled})
         return answer
 
-    def _is_newest(self, order: Write, move: Move) -> bool:
-        return self.last_move == order.version and self._run.state == move.state
+    async def _stays_newest(self, version: int, state: str) -> bool:
+        """Whether a late move is still the newest of this run in the next workflow task: a worker that was frozen in a
+        lost task, and now goes on, must not write. The versions are ahead of that task then."""
+
+        def is_newest() -> bool:
+            return self.last_move == version and self._run.state == state
+
+        if not is_newest() or not workflow.patched(NEWEST_HOLDS):
+            return False
+        await self._run.events.next_task("the state is written again")
+        if not is_newest():
+            return False
+        self._run.stay_ahead(self._run.on_record + _WRITES_OF_A_TASK)
+        return True
+
+    async def move_again(self, state: str) -> None:
+        """Commit the state of an attempt whose own move was late; see `_until_it_holds`."""
+        if await self._stays_newest(self.last_move, state):
+            await self.move(state)
 
     async def move(self, state: str, why: str | None = None, by: str | None = None) -> Answer:
         """Commit that the mirror shows `state`; raises as `write` does."""
