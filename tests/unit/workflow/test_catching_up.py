@@ -182,3 +182,36 @@ class TestABranchThatHasWaited:
         script = {TRY: [NotDone("busy")]}
         seen = await rehearse(Persistent, "race", script, messages=messages, renew_at_every_wait=renews)
         assert seen.states == [Course.GOING, Course.HELD, Course.BACK, Course.CANCELLED]
+
+
+@workflow.defn(name="three-branches")
+class ThreeBranches(Lifecycle[Booking, Leg]):
+    """One branch enters a state when the call of another is over, and the last one waits for a time."""
+
+    effects = (REGULAR["repeat"],)
+
+    @workflow.run
+    async def run(self, booking: Booking) -> None:
+        """All branches, and then the end."""
+        self.is_over = False
+        await asyncio.gather(self._call(booking), self._enter(), self._wait())
+        await self.enter(Leg.STOPPED)
+        await self.enter(Leg.THERE)
+
+    async def _call(self, booking: Booking) -> None:
+        await self.perform(REGULAR["repeat"], booking)
+        self.is_over = True
+
+    async def _enter(self) -> None:
+        await self.wait_for(lambda: self.is_over)
+        await self.enter(Leg.OUT)
+
+    async def _wait(self) -> None:
+        assert not await self.wait_for(lambda: False, until=START + DAY)
+
+
+async def test_a_wait_goes_on_where_another_branch_writes_a_state_instead_of_a_new_run() -> None:
+    replies = {REGULAR["repeat"]: [Ticket(number=1)]}
+    seen = await rehearse(ThreeBranches, Booking(), replies, renew_at_every_wait=True)
+    assert seen.states == [Leg.OUT, Leg.STOPPED, Leg.THERE]
+    assert seen.took == DAY
