@@ -143,10 +143,14 @@ class Run:
             self.patches[first + apart if activations else -1] += task.patches
         self.length += 1 + len(task.commands)
         self._is_next = heartbeat
+        self._note_command(task, first)
+        return apart
+
+    def _note_command(self, task: WorkflowTask, first: int) -> None:
+        """Note whether core merges the task, whose activations begin at `first`, with the next one."""
         if task.commands or any(job.resolve_activity.is_local for each in task.activations for job in each.jobs):
             self.merged_from, self._merges = None, False
         elif self._merges:
             self.merged_from = first if self.merged_from is None else self.merged_from
         else:
             self.merged_from, self._merges = None, True
-        return apart
