@@ -82,7 +82,7 @@ class Judge:
             accounts.setdefault(key, Account()).calls = view.attempts  # what was lost on the way is a call as well
         # What arrives later than that after its sender's last check is excluded by design.
         late = {key for key in accounts if any(each > generated.SETTLE for each in self._other_side.late[key])}
-        # If the server has changed, a run that is started once more after the end takes records for lost that never were.
+        # If the server has changed, a run that begins after the end takes records for lost that never were.
         after_end = {key for key, view in effects.items() if view.record_lost and view.version > record.version(entity)}
         kept = record.snapshot(entity.lifecycle, entity.id)
         return Evidence(
