@@ -259,7 +259,8 @@ class Worker:
                 case "request_cancel_activity":
                     at_once += self._cancel(task, command)
                 case "cancel_timer":
-                    self._cancel_timer(task, command)
+                    if _take_back(task, "start_timer", command.cancel_timer.seq) is None:
+                        task.commands.append(command)
                 case "set_patch_marker":
                     task.patches.append(command.set_patch_marker.patch_id)
                     task.commands.append(command)
@@ -269,22 +270,13 @@ class Worker:
 
     def _cancel(self, task: WorkflowTask, command: sdk.WorkflowCommand) -> list[sdk.WorkflowActivationJob]:
         seq = command.request_cancel_activity.seq
-        for each in task.commands:
-            if each.HasField("schedule_activity") and each.schedule_activity.seq == seq:  # not sent yet
-                task.commands.remove(each)
-                return [activity_job(self._call(task, each.schedule_activity), Cancelled())]
+        if (unsent := _take_back(task, "schedule_activity", seq)) is not None:
+            return [activity_job(self._call(task, unsent.schedule_activity), Cancelled())]
         known = task.activities.get(seq)
         if known is None:
             return []  # its end is on its way
         task.commands.append(command)
         return [] if known.stays_when_cancelled else [activity_job(known.call, Cancelled())]
-
-    def _cancel_timer(self, task: WorkflowTask, command: sdk.WorkflowCommand) -> None:
-        for each in task.commands:
-            if each.HasField("start_timer") and each.start_timer.seq == command.cancel_timer.seq:  # not sent yet
-                task.commands.remove(each)
-                return
-        task.commands.append(command)
 
     def _call(self, task: WorkflowTask, command: sdk.ScheduleActivity | sdk.ScheduleLocalActivity) -> ActivityCall:
         return activity_call(command, self.world.loop.now, self.instances.host_of(task.run))
@@ -354,6 +346,15 @@ class Worker:
             return not self.reports or activities.heartbeat(activity, attempt, details)
 
         self._calls.begin(activity.call, run, ended, beats)
+
+
+def _take_back(task: WorkflowTask, kind: str, seq: int) -> sdk.WorkflowCommand | None:
+    """A command of the task that was not sent yet, which is not sent any more."""
+    for each in task.commands:
+        if each.WhichOneof("variant") == kind and getattr(each, kind).seq == seq:
+            task.commands.remove(each)
+            return each
+    return None
 
 
 def _time_of(call: ActivityCall) -> tuple[float, TimeoutType]:
