@@ -110,7 +110,7 @@ def _guarded(
     def check(self: Any, *given: Any) -> None:
         if isinstance(self, base):
             run = self._perdure.run
-            if run.made_anew or run.overtaken or (run.final and not self._perdure.transitions.ending):
+            if run.apart.refuses or run.overtaken or (run.final and not self._perdure.transitions.ending):
                 refuse(run)
         if validator is not None:
             validator(self, *given)

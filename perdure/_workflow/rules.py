@@ -11,7 +11,7 @@ from perdure.errors import NotNow
 
 def refuse(run: RunState) -> None:
     """Raise `NotNow` if this run accepts no request now."""
-    if run.made_anew:  # a refused update stands in no history
+    if run.apart.refuses:
         raise TakenOver("a worker was lost, and another one has just taken the run over: try again in a moment")
     if why := closing(run):
         raise NotNow(why)

@@ -12,6 +12,7 @@ from temporalio import workflow
 from perdure._wire.carried import CARRIED, Carried, Remembered
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
+from perdure._workflow.apart import Apart
 from perdure._workflow.arriving import has_waited, is_ahead
 from perdure._workflow.author import Author
 from perdure._workflow.leaving import fail, in_handler
@@ -24,8 +25,6 @@ from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotThi
 
 WAITS_LEAD_BACK = "perdure: a branch that has waited leaves a state that needs a person"
 CYCLES_ARE_NO_PROGRESS = "perdure: to enter a state of a cycle shows no progress"
-_HEARTBEAT_LOST = 9
-"""Length of the shortest history whose first workflow task was a heartbeat, and whose second one was lost."""
 
 
 class Requests:
@@ -172,6 +171,7 @@ class RunState:
         last_message: ordinal of the last message from the outbox. Messages come in order.
         expects: ordinal of the last message that is delivered again.
         events: the times of the events that end waits.
+        apart: keeps updates apart from earlier workflow tasks.
         version: version of the newest write that this run has read or ordered.
         on_record: version of the newest write of which the run has the answer.
         began: start of the first run of this chain, in microseconds; 0 = not known.
@@ -213,6 +213,7 @@ class RunState:
         self.goes_round = False
         self.moved = False
         self.events = Events(carried.latest)
+        self.apart = Apart(self.events)
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
         self.standstill = Standstill()
@@ -229,10 +230,6 @@ class RunState:
         self.has_record = carried.has_record
         self.leaving = False
         self.overtaken = False
-        length = info.get_current_history_length()
-        anew = length >= _HEARTBEAT_LOST and not workflow.unsafe.is_replaying()
-        self._made_anew_at = length if anew else None
-        """Length of the history, if this worker makes again what a lost worker had begun in the first workflow task."""
 
     @property
     def catching_up(self) -> bool:
@@ -249,12 +246,6 @@ class RunState:
     def final(self) -> bool:
         """Whether the lifecycle has ended."""
         return self.declared.on_record(self.state).final
-
-    @property
-    def made_anew(self) -> bool:
-        """Whether this workflow task makes again what a lost worker had begun in the first one. Temporal's core gives
-        an update of it to the code before `run`, and in a replay behind the begin of `run`."""
-        return self._made_anew_at == workflow.info().get_current_history_length()
 
     @property
     def attention(self) -> str | None:

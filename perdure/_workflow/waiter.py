@@ -22,8 +22,6 @@ from perdure._workflow.sending import continue_for
 RECORDED_FIRST = "perdure: updates are on record first"
 SEEN_ONCE = "perdure: a time that was seen is over"
 ENDS_GO_FIRST = "perdure: an end goes before a new run"
-_FIRST_TASK = 3
-"""Length of a history in the first workflow task, unless that is made again."""
 MESSAGES = 50
 """History events of messages that a run must have in its first wait before it can continue as new."""
 
@@ -44,9 +42,6 @@ class Waiter:
         """Whether it was time for a new run when an event of the history last continued the code."""
         self._rested_at: int | None = None
         """Length of the history at the begin of this run's first wait."""
-        self._began_at: int | None = None
-        """Length of the history in the first workflow task that this worker has of the run."""
-        self._updates = 0
         self._updated_at: int | None = None
         """Length of the history at the last update."""
 
@@ -206,28 +201,16 @@ class Waiter:
         looked by themselves, a replay could find it to be time at another place.
         """
         self._run.events.look()
-        info = workflow.info()
-        if self._began_at is None and not workflow.unsafe.is_replaying():
-            self._began_at = info.get_current_history_length()
+        self._run.apart.look()
         if not self._due:
+            info = workflow.info()
             self._due = (info.is_continue_as_new_suggested() and self._has_moved()) or self._leaves_its_build(info)
 
     async def until_apart(self) -> bool:
-        """Before an update acts in the first workflow task that a worker has of the run, wait for the next task.
-
-        Temporal's core gives the update to the code together with the tasks before it that had no command; in a replay,
-        it comes after them. So it must not act at once.
-
-        Returns whether it has waited.
-        """
+        """Before an update acts, wait until it is apart from earlier workflow tasks. Returns whether it has waited."""
         self.look()
-        self._updates += 1
-        length = workflow.info().get_current_history_length()
-        if not workflow.unsafe.is_replaying() and (self._began_at != length or length <= _FIRST_TASK):
+        if not await self._run.apart.until_next():
             return False
-        if not workflow.patched(f"perdure: update {self._updates} acts later"):
-            return False
-        await self._run.events.next_task("the update has a task of its own")
         self.look()
         return True
 
