@@ -82,8 +82,6 @@ class Judge:
             accounts.setdefault(key, Account()).calls = view.attempts  # what was lost on the way is a call as well
         # What arrives later than that after its sender's last check is excluded by design.
         late = {key for key in accounts if any(each > generated.SETTLE for each in self._other_side.late[key])}
-        # If the server has changed, a run that begins after the end takes records for lost that never were.
-        after_end = {key for key, view in effects.items() if view.record_lost and view.version > record.version(entity)}
         kept = record.snapshot(entity.lifecycle, entity.id)
         return Evidence(
             entity,
@@ -93,7 +91,6 @@ class Judge:
             moves=record.moves(entity),
             states=generated.Generated.declared,
             settled_by_person=self._company.confirmed,
-            doubts_after_end=after_end,
             sent=[*self._company.sent[entity.id].values()],
             received=kept["received"] if kept else None,
             secret=SECRET,

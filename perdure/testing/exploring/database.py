@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure._store.memory import MemoryStore
 from perdure._store.record import Doubt, Record
 from perdure._wire.carried import Remembered
-from perdure._wire.writes import Answer, EffectView, Fence, Gate, Move, Write
+from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
@@ -125,25 +125,13 @@ class Connection:
         await world.incidents.reach(self._worker, "before the commit")
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
-        answer = await self._commit(write, patience)
+        answer = await self._database.store.write(write, patience=patience)
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")
             await self._pause(until - loop.time(), until, "the reply was lost")
         await world.incidents.reach(self._worker, "after the commit")
         return answer
-
-    async def _commit(self, write: Write, patience: float) -> Answer:
-        store, fence = self._database.store, write.fence
-        was_in_doubt = self._in_doubt(fence)
-        answer = await store.write(write, patience=patience)
-        if fence is not None and answer.gate is Gate.FINAL and self._in_doubt(fence) and not was_in_doubt:
-            self._database.world.observed.doubts_after_end.add(fence.key)
-        return answer
-
-    def _in_doubt(self, fence: Fence | None) -> bool:
-        view = None if fence is None else self._database.store.effect(fence.key)
-        return view is not None and view.in_doubt
 
     async def _pause(self, seconds: float, until: float, why: str) -> None:
         loop = self._database.world.loop

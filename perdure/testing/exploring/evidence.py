@@ -89,8 +89,6 @@ class Evidence:
         told_in_doubt: keys of effects of which the author's code was told that they are in doubt, before a state was
             ordered whose snapshot leads a later run past them. If a run continues from the record after that task was
             lost, no other run comes back to them.
-        doubts_after_end: keys of effects that came to be in doubt on record after the entity had ended. Their records
-            were lost before it ended, so nobody could be told.
         sent: messages to it.
         received: texts of those that its last snapshot holds, in their order; None = it keeps none.
         acknowledged: texts of updates that were answered, and that no snapshot has to lose.
@@ -109,7 +107,6 @@ class Evidence:
     performed_again: Collection[str] | None = None
     workers_lost: bool = False
     told_in_doubt: Collection[str] = ()
-    doubts_after_end: Collection[str] = ()
     sent: Sequence[Sent] = ()
     received: Sequence[str] | None = None
     acknowledged: Collection[str] = ()

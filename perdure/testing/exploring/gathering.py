@@ -35,7 +35,6 @@ def evidence_of(world: World, entity: Entity) -> Evidence:
         performed_again=None if observed.histories_lost else observed.performed_again,
         workers_lost=observed.workers_lost,
         told_in_doubt=observed.told_in_doubt if observed.histories_lost or observed.from_record else (),
-        doubts_after_end=observed.doubts_after_end if observed.records_lost else (),
         sent=world.sent(entity),
         received=kept["received"] if keeps else None,
         acknowledged=observed.acknowledged[entity] if keeps else (),

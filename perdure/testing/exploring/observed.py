@@ -25,7 +25,6 @@ class Observed:
         settled_by_person: keys of effects that a person has resolved.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
-        doubts_after_end: keys of effects that came to be in doubt on record after their entity had ended.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
         from_record: whether a run has continued from the record.
@@ -41,7 +40,6 @@ class Observed:
         self.settled_by_person: set[str] = set()
         self.performed_again: set[str] = set()
         self.told_in_doubt: set[str] = set()
-        self.doubts_after_end: set[str] = set()
         self.records_lost: bool = False
         self.histories_lost: bool = False
         self.from_record: bool = False
@@ -95,5 +93,4 @@ class Observed:
     def lose_records(self) -> None:
         """Note that the database has lost records of attempts, and snapshots with updates."""
         self.records_lost = True
-        self.doubts_after_end.clear()
         self.acknowledged.clear()

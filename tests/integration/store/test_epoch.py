@@ -103,6 +103,35 @@ async def test_a_lost_worker_whose_record_is_lost_too_is_a_doubt(either: Store, 
     assert answer.effect.status is EffectStatus.IN_DOUBT
 
 
+@pytest.mark.parametrize("status", [EffectStatus.NOT_DONE, None], ids=["not done", "no record"])
+@pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.READ, FenceOp.BAR, FenceOp.RESOLVE, FenceOp.OUTCOME])
+async def test_a_run_after_the_end_of_its_entity_makes_no_doubt(
+    either: Store, op: FenceOp, status: EffectStatus | None
+) -> None:
+    """The run before it knew of each effect, and nobody is there who could be asked."""
+    ordered = now()
+    if status is not None:
+        await say(either, a_begin("a", 1, since=ordered, began=ordered))
+        await say(either, an_outcome("a", 2, status))
+    await lose_what_came_later(either)
+    await say(either, a_move("a", 3, "done", final=True))
+    said = {FenceOp.OUTCOME: EffectStatus.NOT_DONE, FenceOp.RESOLVE: EffectStatus.ABANDONED}.get(op)
+    fence = a_fence(op, "a", "t2", since=ordered, began=ordered, status=said)
+    answer = await say(either, a_write("a", 4, None, fence))
+    assert answer.gate is Gate.FINAL
+    assert answer.effect is None or answer.effect.status in {EffectStatus.NOT_DONE, EffectStatus.ABANDONED}
+
+
+@pytest.mark.parametrize("status", [EffectStatus.IN_DOUBT, EffectStatus.DONE])
+async def test_an_attempt_that_was_made_is_on_record_after_the_end_as_well(either: Store, status: EffectStatus) -> None:
+    ordered = now()
+    await lose_records(either)
+    await say(either, a_move("a", 3, "done", final=True))
+    answer = await say(either, an_outcome("a", 4, status, since=ordered, began=ordered))
+    assert answer.effect is not None
+    assert answer.effect.status is status
+
+
 async def lose_what_came_later(store: Store) -> None:
     """Begin an epoch whose records are as old as those that are there."""
     if isinstance(store, PostgresStore):

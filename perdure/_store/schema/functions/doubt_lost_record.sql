@@ -3,6 +3,7 @@
 -- if an attempt was lost, if the run does not know the newest attempt on record, or knows it from that record only since it began
 -- later, or if a workflow task that was lost may have made one.
 -- A record that is a doubt of this kind has version 0. It is as old as its attempt_at, and in a later epoch it may be in doubt again.
+-- After the end of an entity, only an attempt that was made leaves a doubt: a run that begins then, or goes on, makes no other.
 create or replace function perdure.doubt_lost_record(w jsonb) returns boolean
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -21,6 +22,11 @@ declare
     reason text;
 begin
     if now_epoch = 0 or since is null then
+        return false;
+    end if;
+    if not (f->>'op' = 'outcome' and f->>'status' <> 'not_done') and exists (
+            select from perdure.ident i where i.lifecycle = w->>'lifecycle' and i.id = w->>'id'
+                and (i.generation, i.final is not null) >= ((w->>'generation')::int, true)) then
         return false;
     end if;
     select * into x from perdure.entity where lifecycle = w->>'lifecycle' and id = w->>'id';
