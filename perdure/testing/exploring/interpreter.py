@@ -90,7 +90,7 @@ class Interpreter(Lifecycle[Any, Any]):
         await self.wait_for(lambda: self._given is not None)
         if self._program.at_update:
             # The server can lose the update until its workflow task is over, with what its handler has done.
-            await self.wait_until(workflow.now() + timedelta(milliseconds=1))
+            await self._perdure.run.events.next_task("the update is on record")
             await self._handle(self._program.at_update, text)
         return text
 

@@ -48,7 +48,7 @@ def without_help(
         called = [what for what, handler in (("message", given.at_message), ("update", given.at_update)) if handler]
         calls_of_handlers = [replace(_event(random), what=each) for each in called for _ in range(random.randint(1, 3))]
         events = _in_order([*events, *calls_of_handlers])
-    return Scenario(
+    one = Scenario(
         seed=seed,
         given=given,
         calls=calls,
@@ -59,6 +59,27 @@ def without_help(
         single_batch=random.random() < 0.3,
         restarts=int(random.random() < 0.1),
     )
+    return _crowded(random, one, given) if isinstance(given, Program) and random.random() < 0.4 else one
+
+
+def _crowded(random: Random, one: Scenario, program: Program) -> Scenario:
+    """The same with few steps, and with faults and events that all come within seconds: it is the short programs whose
+    workflow tasks meet in every order."""
+    count = random.choice((1, 1, 2, 2, 3))
+    first = random.randrange(max(1, len(program.steps) - count + 1))
+    kept = {"steps": program.steps[first : first + count]}
+    kept |= {name: [] for name in ("at_message", "at_update", "at_cancel") if random.random() < 0.6}
+    given = program.model_copy(update=kept)
+    faults = [_fault(random) for _ in range(random.randint(1, 4))]
+    early = tuple(replace(each, number=random.randint(1, each.number)) for each in faults)
+    events, at = list[Event](), 0.0
+    for _ in range(random.randint(2, 6)):
+        at += random.choice((0.01, 0.05, 0.3, 1.0, 3.0, 6.0)) * random.uniform(0.7, 1.3)
+        events.append(replace(_event(random), at=round(at, 3)))
+    for what, handler in (("message", given.at_message), ("update", given.at_update)):
+        if handler:
+            events.append(Event(round(random.uniform(0, 10), 3), what))
+    return replace(one, given=given, faults=early, events=_possible(_in_order(events)))
 
 
 def _script(random: Random, contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]) -> list[str]:
