@@ -579,8 +579,13 @@ language plpgsql security definer set search_path = web_job, pg_temp as $$
 begin
     select count(*), max(id) into signalled, last from (
         select id, perdure.signal('web-job', id, 'type_changed') from (
-            select id from job j where j.type = release.type and j.state = 'held' and j.id > release.after
-            order by j.id limit most) x) y;
+            (select j.id from job j where j.type = release.type and j.state = 'held' and j.id > release.after
+                order by j.id limit most)
+            union -- those whose column does not show yet that they are held
+            (select j.id from perdure.behind b join perdure.entity e using (lifecycle, id) join job j on j.id = e.id
+                where b.lifecycle = 'web-job' and e.state = 'held' and j.type = release.type and j.id > release.after
+                order by j.id limit most)
+            order by id limit most) x) y;
 end $$;
 
 -- Puts a token on record, before the call that hands it to a page. Nothing where there is no such job.
