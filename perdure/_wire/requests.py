@@ -9,10 +9,13 @@ from pydantic import BaseModel, Field
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import NotNow
 
+SENT_AGAIN = "sent-again-"
+"""With what the id of an update begins that a client sends again after `TakenOver`."""
+
 
 class TakenOver(NotNow):
-    """A request came in the workflow task in which a worker makes again what a lost one had begun: the client sends it
-    again."""
+    """A request came in a workflow task in which a worker may make again what a lost one had begun: the client sends it
+    again, and that is not refused so a second time."""
 
 
 class OperatorRequest(BaseModel):

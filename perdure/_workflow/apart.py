@@ -6,14 +6,18 @@ over. An accepted update would act before the code of the earlier task, and in a
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from temporalio import workflow
 
+from perdure._wire.requests import SENT_AGAIN
 from perdure._workflow.passing import Events
 
 _FIRST_TASK = 3
 """Length of a history in the first workflow task, unless that is made again."""
 _HEARTBEAT_LOST = 9
-"""Length of the shortest history whose first workflow task was a heartbeat, and whose second one was lost."""
+"""Events by which a history has grown at least, since the workflow task before, in one that makes again what a lost
+worker had begun: a heartbeat ended that task, and the next one was lost."""
 
 
 class Apart:
@@ -21,25 +25,33 @@ class Apart:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._began_at: int | None = None
-        """Length of the history in the first workflow task that this worker has of the run."""
+        self._replayed = 0
+        """Length of the history in the last workflow task that this worker has replayed."""
+        self._first: tuple[int, datetime] | None = None
+        """Length of the history, and time, in the first workflow task that this worker has of the run."""
+        self._may_be_merged = False
+        """Whether that task may make again what a lost worker had begun."""
         self._updates = 0
-        length = workflow.info().get_current_history_length()
-        anew = length >= _HEARTBEAT_LOST and not workflow.unsafe.is_replaying()
-        self._made_anew_at = length if anew else None
-        """Length of the history, if this worker makes again what a lost worker had begun in the first workflow task."""
-
-    @property
-    def refuses(self) -> bool:
-        """Whether this workflow task makes again what a lost worker had begun in the first one. There, messages, a
-        cancellation and the time come at another place as well. A refused update stands in no history.
-        """
-        return self._made_anew_at == workflow.info().get_current_history_length()
+        self.look()
 
     def look(self) -> None:
         """Note the first workflow task that this worker has of the run."""
-        if self._began_at is None and not workflow.unsafe.is_replaying():
-            self._began_at = workflow.info().get_current_history_length()
+        here = _here()
+        if workflow.unsafe.is_replaying():
+            self._replayed = here[0]
+        elif self._first is None:
+            self._first = here
+            self._may_be_merged = here[0] - self._replayed >= _HEARTBEAT_LOST
+
+    @property
+    def refuses(self) -> bool:
+        """Whether this workflow task may make again what a lost worker had begun, and the present update is refused.
+        There, messages, a cancellation and the time come at another place as well. A refused update stands in no
+        history. One that is sent again after that is accepted: the task that was refused has begun too long ago."""
+        self.look()
+        update = workflow.current_update_info()
+        sent_again = update is not None and update.id.startswith(SENT_AGAIN)
+        return self._may_be_merged and self._first == _here() and not sent_again
 
     async def until_next(self) -> bool:
         """Before an update acts in the first workflow task that a worker has of the run, wait for the next task.
@@ -47,10 +59,16 @@ class Apart:
         Returns whether it has waited.
         """
         self._updates += 1
-        length = workflow.info().get_current_history_length()
-        if not workflow.unsafe.is_replaying() and (self._began_at != length or length <= _FIRST_TASK):
+        here = _here()
+        if not workflow.unsafe.is_replaying() and (self._first != here or here[0] <= _FIRST_TASK):
             return False
         if not workflow.patched(f"perdure: update {self._updates} acts later"):
             return False
         await self._events.next_task("the update has a task of its own")
+        self.look()
+        self._may_be_merged = False  # what was accepted once is not refused in that task
         return True
+
+
+def _here() -> tuple[int, datetime]:
+    return workflow.info().get_current_history_length(), workflow.now()

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import temporalio.client
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from perdure._crypto.sealed import bound_to
 from perdure._store.postgres import Pool
 from perdure._text.privacy import describe_invalid, describe_no_json
 from perdure._text.shown import command
-from perdure._wire.requests import OperatorRequest, Resolution, TakenOver
+from perdure._wire.requests import SENT_AGAIN, OperatorRequest, Resolution, TakenOver
 from perdure.client.calls import Call, as_json, call
 from perdure.client.reading import read_status
 from perdure.client.records import EntityStatus
@@ -181,20 +182,26 @@ async def _executed(
     handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: OperatorRequest, patience: timedelta
 ) -> str:
     """Send an update, again for a while if it was not accepted after the loss of a worker."""
-    until = time.monotonic() + patience.total_seconds()
+    until, begin = time.monotonic() + patience.total_seconds(), ""
     while True:
         try:
             left = timedelta(seconds=max(until - time.monotonic(), 0.1))
-            return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=left))
+            again = f"{begin}{uuid4()}"
+            return str(await handle.execute_update(update, asked, id=again, result_type=str, rpc_timeout=left))
         except (RPCError, WorkflowUpdateFailedError) as error:
-            if not _comes_too_early(error) or time.monotonic() + 0.5 >= until:
+            taken_over = _is_taken_over(error)
+            if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:
                 raise
+            begin = SENT_AGAIN if taken_over else begin
             await asyncio.sleep(0.5)
 
 
-def _comes_too_early(error: RPCError | WorkflowUpdateFailedError) -> bool:
-    """Whether an update was not accepted because the workflow's task has failed, or because a worker begins the run
-    anew."""
-    if isinstance(error, RPCError):
-        return error.status is RPCStatusCode.FAILED_PRECONDITION
-    return isinstance(error.cause, ApplicationError) and error.cause.type == TakenOver.__name__
+def _is_taken_over(error: Exception) -> bool:
+    """Whether an update was refused because a worker may make again what a lost one had begun."""
+    cause = error.cause if isinstance(error, WorkflowUpdateFailedError) else None
+    return isinstance(cause, ApplicationError) and cause.type == TakenOver.__name__
+
+
+def _comes_too_early(error: Exception) -> bool:
+    """Whether an update was not accepted because the workflow's task has failed."""
+    return isinstance(error, RPCError) and error.status is RPCStatusCode.FAILED_PRECONDITION

@@ -7,17 +7,21 @@ that apart from it.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import pytest
 from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
 from temporalio.worker import Replayer
 
 from perdure import PerdurePlugin
 from perdure._wire.names import MIRROR
 from perdure.errors import AlreadyFinished
 from tests.acceptance.bookings import commit_bookings
+from tests.apps import told
 from tests.apps.bodies import app
+from tests.apps.contracts import Booking
 from tests.deadline import in_time
 from tests.world import World
 
@@ -47,10 +51,46 @@ async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_repla
     await Replayer(workflows=[], plugins=[PerdurePlugin(app, world.config)]).replay_workflow(history)
 
 
+@pytest.mark.world(told.app)
+@pytest.mark.parametrize("more", ["go", MIRROR])
+async def test_so_does_one_whose_inline_call_began_with_a_message(world: World, more: str) -> None:
+    """No task before it had a command."""
+    worker = await world.spawn("tests.apps.told:app")
+    await world.client.start("told", "a", Booking())
+    await world.until_delivered("told", "a")
+    handle = world.handle("told", "a")
+    await world.until(lambda: _tasks_begun(handle, 1, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED), "it waits")
+    holder = await asyncpg.connect(world.dsn)
+    async with holder.transaction():
+        await holder.execute("lock table perdure.effect in share mode")
+        await handle.signal("go")
+        await world.until(lambda: _tasks_begun(handle, 3), "the worker has begun the call, and another workflow task")
+        await worker.kill()
+    await holder.close()
+    await handle.signal(more, *(["ann"] if more == MIRROR else []))
+    asking = asyncio.create_task(world.client.cancel("told", "a", by="ann", note="not wanted"))
+    await handle.describe()
+    await world.spawn("tests.apps.told:app")
+    with pytest.raises(AlreadyFinished):
+        await in_time(asking)
+    await world.completed("told", "a")
+
+    history = await handle.fetch_history()
+    await Replayer(workflows=[], plugins=[PerdurePlugin(told.app, world.config)]).replay_workflow(history)
+
+
 async def _heartbeat(world: World) -> bool:
     """Whether a workflow task has ended without a command, and the next one has begun."""
     if (await world.client.status(KIND, KIND)).waits_for_delivery:
         return False
-    events = [each.event_type for each in (await world.handle(KIND, KIND).fetch_history()).events]
-    started = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
-    return events.count(started) == 2 and events[-1] == started
+    return await _tasks_begun(world.handle(KIND, KIND), 2)
+
+
+async def _tasks_begun(
+    handle: WorkflowHandle[Any, Any],
+    count: int,
+    last: EventType.ValueType = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+) -> bool:
+    """Whether so many workflow tasks have begun, and the history ends with such an event."""
+    events = [each.event_type for each in (await handle.fetch_history()).events]
+    return events.count(EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED) == count and events[-1] == last

@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from temporalio.api.common.v1 import Payload
+from temporalio.exceptions import ApplicationError
 
+from perdure._wire.requests import SENT_AGAIN, TakenOver
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.activities import Activities
 from perdure.testing.exploring.runs import Run
@@ -46,7 +48,7 @@ class Execution:
         self.outcome: Outcome | None = None
         self.failure: BaseException | None = None
         self._cancel_requested = False
-        self._updates: dict[str, asyncio.Future[None]] = {}
+        self._updates: dict[str, tuple[sdk.WorkflowActivationJob, asyncio.Future[None]]] = {}
         self._update_count = 0
         self._timers: dict[int, asyncio.TimerHandle] = {}
         run_id = f"{workflow_id}#{number}.0"
@@ -82,16 +84,19 @@ class Execution:
 
     def update(self, name: str, args: list[Payload]) -> asyncio.Future[None]:
         """An update has come; the future ends when it is completed, refused, or lost with its workflow task."""
-        self._update_count += 1
-        identity = f"{name}-{self._update_count}"
         job = sdk.WorkflowActivationJob()
-        job.do_update.id = job.do_update.protocol_instance_id = identity
         job.do_update.name = name
         job.do_update.input.extend(args)
         job.do_update.run_validator = True
-        answer = self._updates[identity] = self._world.loop.create_future()
-        self.tasks.add_job(job, 0)
+        answer = self._world.loop.create_future()
+        self._send(job, answer)
         return answer
+
+    def _send(self, job: sdk.WorkflowActivationJob, answer: asyncio.Future[None], begin: str = "") -> None:
+        self._update_count += 1
+        job.do_update.id = job.do_update.protocol_instance_id = f"{begin}{job.do_update.name}-{self._update_count}"
+        self._updates[job.do_update.id] = job, answer
+        self.tasks.add_job(job, 0)
 
     def close(self, outcome: Outcome) -> None:
         """The workflow is over."""
@@ -184,17 +189,29 @@ class Execution:
     # -- updates
 
     def _update_answered(self, response: sdk.UpdateResponse) -> None:
+        identity = response.protocol_instance_id
         if response.HasField("rejected"):
             failure = sdk.failure_of(response.rejected, self._world.converter)
-            self._answer(response.protocol_instance_id, UpdateRefused(str(failure)))
+            if isinstance(failure, ApplicationError) and failure.type == TakenOver.__name__ and self.open:
+                self._world.loop.call_later(0.5, self._send_again, *self._updates.pop(identity))
+            else:
+                self._answer(identity, UpdateRefused(str(failure)))
         elif not response.HasField("accepted"):
-            self._answer(response.protocol_instance_id, None)
+            self._answer(identity, None)
+
+    def _send_again(self, job: sdk.WorkflowActivationJob, answer: asyncio.Future[None]) -> None:
+        """As Perdure's client does."""
+        if self.open:
+            self._send(job, answer, SENT_AGAIN)
+        elif not answer.done():
+            answer.set_exception(UpdateRefused("the workflow is closed"))
+            answer.exception()
 
     def _lose_update(self, identity: str) -> None:
         self._answer(identity, UpdateRefused("lost with its workflow task"))
 
     def _answer(self, identity: str, error: Exception | None) -> None:
-        answer = self._updates.pop(identity, None)
+        _, answer = self._updates.pop(identity, (None, None))
         if answer is None or answer.done():
             return
         if error is None:

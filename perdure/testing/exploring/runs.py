@@ -62,6 +62,8 @@ class Run:
     fresh: bool = True
     lost: bool = False
     merged_from: int | None = None
+    _taken_back: set[int] = field(default_factory=set)
+    """Activities that were cancelled before they were sent. Core reports that at once, without an event."""
     _merges: bool = True
     """Whether core merges the last task with the next one, if that has no command."""
     _is_next: bool = False
@@ -116,8 +118,11 @@ class Run:
         merged = sdk.WorkflowActivation()
         merged.CopyFrom(activations[-1])
         del merged.jobs[:]
-        merged.jobs.extend(job for each in activations for job in each.jobs)
+        merged.jobs.extend(job for each in activations for job in each.jobs if not self._comes_by_itself(job))
         return merged
+
+    def _comes_by_itself(self, job: sdk.WorkflowActivationJob) -> bool:
+        return job.HasField("resolve_activity") and job.resolve_activity.seq in self._taken_back
 
     def commit(self, task: WorkflowTask, *, heartbeat: bool) -> bool:
         """A workflow task is completed: what it did stands in the history. Returns whether an update was given together
@@ -136,6 +141,7 @@ class Run:
                 rest.CopyFrom(activations[0])
                 del rest.jobs[: len(earlier.jobs)]
                 activations[:1], shapes = [earlier, rest], [None, *shapes]
+        self._taken_back |= task.taken_back
         self.history += activations
         self.shapes += shapes
         self.patches += [[] for _ in activations]

@@ -271,6 +271,7 @@ class Worker:
     def _cancel(self, task: WorkflowTask, command: sdk.WorkflowCommand) -> list[sdk.WorkflowActivationJob]:
         seq = command.request_cancel_activity.seq
         if (unsent := _take_back(task, "schedule_activity", seq)) is not None:
+            task.taken_back.add(seq)
             return [activity_job(self._call(task, unsent.schedule_activity), Cancelled())]
         known = task.activities.get(seq)
         if known is None:

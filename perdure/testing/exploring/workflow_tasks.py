@@ -42,6 +42,8 @@ class WorkflowTask:
         jobs: what it was started for; a lost task gives them back.
         first: whether it is the first one of its run.
         merges: whether its worker is given those before it again; see `runs`.
+        speculative: whether it was only started for updates. It is in the history only if one is accepted.
+        taken_back: activities that were cancelled before they were sent.
         answers: what `perform` answered, by key; it counts once the task is committed, or has put the end on record.
         completed: called by the worker when it has no more to do for the task.
         waiting: the jobs of activations for which the worker's event loop has had no time yet.
@@ -60,8 +62,10 @@ class WorkflowTask:
     shapes: list[bytes] = field(default_factory=list)
     answers: list[tuple[str, Any]] = field(default_factory=list)
     patches: list[str] = field(default_factory=list)
+    taken_back: set[int] = field(default_factory=set)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     merges: bool = False
+    speculative: bool = False
     over: bool = False
 
 
@@ -131,6 +135,7 @@ class WorkflowTasks:
         self.sticky = worker
         jobs = run.begin_task(self._world.temporal.now)
         task = self.task = WorkflowTask(run, self._activities, worker, jobs, run.fresh, self._complete)
+        task.speculative = not (run.fresh or run.lost or any(events for _, events in jobs))
         run.fresh = run.lost = False
         self._guard(task)
         worker.work_on(task, [job for job, _ in jobs])
@@ -173,7 +178,7 @@ class WorkflowTasks:
             task.timers.append(self._world.loop.call_later(0.1, self._heartbeat, task))
             return
         self._commit(task, heartbeat=True)
-        task.first = task.merges = False
+        task.first = task.merges = task.speculative = False
         self._guard(task)
         task.jobs = task.run.begin_task(self._world.temporal.now)
         if task.jobs:
@@ -203,13 +208,31 @@ class WorkflowTasks:
         for key, end in task.answers:
             self._world.observed.note_result(key, end, self._world.loop.time())
         commands = task.commands
+        if task.speculative and self._only_refuses(task):
+            self._drop(task)
+            return False
         left_out = self._leave_out_refused(task)
         if apart := task.run.commit(task, heartbeat=heartbeat):
             self._world.cover("merged", "an update")
             task.worker.instances.recount(task.run, 1)
         task.activations, task.shapes, task.commands, task.patches, task.answers = [], [], [], [], []
+        task.taken_back = set()
         self._apply(commands)
         return left_out or apart
+
+    def _only_refuses(self, task: WorkflowTask) -> bool:
+        refusals = [each for each in task.commands if each.update_response.HasField("rejected")]
+        return len(task.activations) == 1 and len(refusals) == len(task.commands) == len(task.jobs)
+
+    def _drop(self, task: WorkflowTask) -> None:
+        """The server drops a task that was only started for updates, and has refused them all. The instance stays."""
+        run = task.run
+        run.length -= 2
+        seen = 1 if not task.merges or run.merged_from is None else run.merged_from + 1 - len(run.history)
+        task.worker.instances.recount(run, -seen)
+        if task.shapes[0]:
+            self._world.found("a refused update has changed the run", f"{run.workflow_id}: {task.shapes[0].decode()}")
+        self._apply(task.commands)
 
     def _leave_out_refused(self, task: WorkflowTask) -> bool:
         """A refused update stands in no history, and what was entered for it alone is not entered in a replay. Returns
