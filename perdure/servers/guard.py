@@ -97,8 +97,9 @@ class GuardedProcess:
         self._dismiss_guard()
 
     def pause(self) -> None:
-        """Freeze it by SIGSTOP: connections stay open and nobody answers."""
+        """Freeze it by SIGSTOP: connections stay open and nobody answers. Returns once all its threads have stopped."""
         self._server.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen one go on."""
