@@ -47,7 +47,7 @@ class Apart:
     def refuses(self) -> bool:
         """Whether this workflow task may make again what a lost worker had begun, and the present update is refused.
         There, messages, a cancellation and the time come at another place as well. A refused update stands in no
-        history. One that is sent again after that is accepted: the task that was refused has begun too long ago."""
+        history. One that Perdure's client sends again is accepted: it comes half a second later, in another task."""
         self.look()
         update = workflow.current_update_info()
         sent_again = update is not None and update.id.startswith(SENT_AGAIN)
@@ -71,4 +71,5 @@ class Apart:
 
 
 def _here() -> tuple[int, datetime]:
+    """The present workflow task. One that has only refused updates leaves no event, so the next one is as long."""
     return workflow.info().get_current_history_length(), workflow.now()

@@ -186,8 +186,8 @@ async def _executed(
     while True:
         try:
             left = timedelta(seconds=max(until - time.monotonic(), 0.1))
-            again = f"{begin}{uuid4()}"
-            return str(await handle.execute_update(update, asked, id=again, result_type=str, rpc_timeout=left))
+            update_id = f"{begin}{uuid4()}"
+            return str(await handle.execute_update(update, asked, id=update_id, result_type=str, rpc_timeout=left))
         except (RPCError, WorkflowUpdateFailedError) as error:
             taken_over = _is_taken_over(error)
             if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:

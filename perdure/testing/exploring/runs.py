@@ -118,10 +118,11 @@ class Run:
         merged = sdk.WorkflowActivation()
         merged.CopyFrom(activations[-1])
         del merged.jobs[:]
-        merged.jobs.extend(job for each in activations for job in each.jobs if not self._comes_by_itself(job))
+        merged.jobs.extend(job for each in activations for job in each.jobs if not self._reports_again(job))
         return merged
 
-    def _comes_by_itself(self, job: sdk.WorkflowActivationJob) -> bool:
+    def _reports_again(self, job: sdk.WorkflowActivationJob) -> bool:
+        """Whether core makes the job by itself when the code cancels the activity again."""
         return job.HasField("resolve_activity") and job.resolve_activity.seq in self._taken_back
 
     def commit(self, task: WorkflowTask, *, heartbeat: bool) -> bool:
