@@ -214,7 +214,7 @@ class MemoryStore:
                 return Verdict.MINE
             return self._begin(write, fence) if gate in (Gate.OPEN, Gate.LATE) else None
         entity = self._entities[write.lifecycle, write.id]
-        doubtful = self._doubt_lost_record(write, fence, entity)
+        doubtful = self._doubt_lost_record(write, fence)
         known = self._effects.get(fence.key)
         match fence.op:
             case FenceOp.OUTCOME | FenceOp.RESOLVE if known is not None:
@@ -239,12 +239,13 @@ class MemoryStore:
             self._effects[fence.key] = _Effect(view, "", now, now)
         return Verdict.STANDING
 
-    def _doubt_lost_record(self, write: Write, fence: Fence, entity: _Entity) -> bool:
+    def _doubt_lost_record(self, write: Write, fence: Fence) -> bool:
         """An effect that was ordered in an older epoch may have been done (invariant 11), if it has no record, or one
         of that epoch in which an attempt may be missing. After the end, only an attempt that was made leaves a doubt.
         """
         if not self.epoch or fence.since is None:
             return False
+        entity = self._entities[write.lifecycle, write.id]
         made = fence.op is FenceOp.OUTCOME and fence.status is not EffectStatus.NOT_DONE
         if not made and (entity.generation, entity.final) >= (write.generation, True):
             return False
@@ -281,7 +282,7 @@ class MemoryStore:
         return {"status": EffectStatus.IN_DOUBT, "token": token, "attempts": attempts, "why": "no record of it"}
 
     def _begin(self, write: Write, fence: Fence) -> Verdict:
-        if self._doubt_lost_record(write, fence, self._entities[write.lifecycle, write.id]):
+        if self._doubt_lost_record(write, fence):
             return Verdict.STANDING
         now = self._clock()
         deadline = now + timedelta(seconds=fence.in_flight)

@@ -230,9 +230,14 @@ class WorkflowTasks:
         run.length -= 2
         seen = 1 if not task.merges or run.merged_from is None else run.merged_from + 1 - len(run.history)
         task.worker.instances.recount(run, -seen)
-        if task.shapes[0]:
-            self._world.found("a refused update has changed the run", f"{run.workflow_id}: {task.shapes[0].decode()}")
+        self._check_unchanged(task, 0)
         self._apply(task.commands)
+
+    def _check_unchanged(self, task: WorkflowTask, place: int) -> None:
+        """Report commands of an activation that only had refused updates."""
+        if task.shapes[place]:
+            what = f"{task.run.workflow_id}: {task.shapes[place].decode()}"
+            self._world.found("a refused update has changed the run", what)
 
     def _leave_out_refused(self, task: WorkflowTask) -> bool:
         """A refused update stands in no history, and what was entered for it alone is not entered in a replay. Returns
@@ -260,9 +265,7 @@ class WorkflowTasks:
             if jobs:
                 task.activations[place] = kept
                 continue
-            if task.shapes[place]:
-                what = f"{task.run.workflow_id}: {task.shapes[place].decode()}"
-                self._world.found("a refused update has changed the run", what)
+            self._check_unchanged(task, place)
             del task.activations[place], task.shapes[place]
             task.worker.instances.recount(task.run, -1)
         return True
