@@ -98,7 +98,7 @@ class Attempts(Generic[In, Out]):
         if not self._record.inline and not self._record.asked:
             self.waited = True
         try:
-            async with self._recorder.under_way(enters=order.write.move is not None):
+            async with self._recorder.under_way(order.write if order.write.move else None):
                 self._recorder.describe()
                 summary = markdown(f"{self._record.slot}: attempt {order.number}")
                 report = await call(self._record.effect, order, way, self._run.events, summary)
@@ -166,9 +166,10 @@ class Attempts(Generic[In, Out]):
         return moved.final or moved == now(then).model_copy(update={"memory": moved.memory})
 
     def is_overwritten(self) -> bool:
-        """Whether a write that was ordered later has shown the earlier state again."""
-        moved = self._moved
-        return moved is not None and not moved.final and self._recorder.last_move > self._follows_at
+        """Whether a write, or an attempt, that was ordered later shows another state."""
+        moved, recorder = self._moved, self._recorder
+        later = max(recorder.last_move, recorder.last_entering) > self._follows_at
+        return moved is not None and not moved.final and later
 
     def show_without_then(self) -> None:
         """The database has lost the outcome, and `then` with it: show the state of the attempt again."""

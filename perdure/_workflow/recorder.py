@@ -35,6 +35,7 @@ class Recorder:
 
     Attributes:
         last_move: version of the newest write that shows a state.
+        last_entering: version of the newest attempt that may have entered a state.
         in_flight: number of calls and writes under way.
         entering: number of attempts under way that enter a state with their record. The run does not know when.
     """
@@ -42,7 +43,7 @@ class Recorder:
     def __init__(self, run: RunState, author: Author) -> None:
         self._run = run
         self._author = author
-        self.last_move = 0
+        self.last_move = self.last_entering = 0
         self.in_flight = self.entering = 0
         self._closed = False
         shown = workflow.info().typed_search_attributes
@@ -173,21 +174,23 @@ class Recorder:
         return await self.write(self.order(fence=fence))
 
     @asynccontextmanager
-    async def under_way(self, *, enters: bool = False) -> AsyncIterator[None]:
+    async def under_way(self, entering: Write | None = None) -> AsyncIterator[None]:
         """Surround a call or a write. Meanwhile the run neither ends nor continues as new.
 
         Args:
-            enters: whether it is an attempt that enters a state.
+            entering: the begin of an attempt, if it enters a state.
         """
         if self._closed:
             await for_ever()
+        if entering is not None:
+            self.last_entering = entering.version
         self.in_flight += 1
-        self.entering += enters
+        self.entering += entering is not None
         try:
             yield
         finally:
             self.in_flight -= 1
-            self.entering -= enters
+            self.entering -= entering is not None
 
     def overwrites(self, version: int) -> bool:
         """Whether a state on record of this version was overwritten by this run, or may be in a moment."""

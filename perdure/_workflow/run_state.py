@@ -15,7 +15,7 @@ from perdure._wire.status import LifecycleStatus
 from perdure._workflow.apart import Apart
 from perdure._workflow.arriving import has_waited, is_ahead
 from perdure._workflow.author import Author
-from perdure._workflow.leaving import fail, in_handler
+from perdure._workflow.leaving import Overtaken, fail, in_handler
 from perdure._workflow.ledger import Ledger
 from perdure._workflow.passing import Events
 from perdure.contracts.dumping import dump
@@ -290,7 +290,14 @@ class RunState:
         )
 
     def check_move(self, origin: str, state: str) -> None:
-        """Raise `DeclarationError` if `origin` may not lead to `state`."""
+        """Check that `origin` may lead to `state`.
+
+        Raises:
+            Overtaken: the entity is over in the database, where it has another state.
+            DeclarationError: it may not.
+        """
+        if self.overtaken:
+            raise Overtaken(self.state)
         if not self.declared.allows(origin, state):
             follow = ", ".join(self.declared.followers(origin)) or "none, it is final"
             raise DeclarationError(f"{self.entity}: {origin!r} may not lead to {state!r}; declared are: {follow}")

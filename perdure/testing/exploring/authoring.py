@@ -47,10 +47,10 @@ class Author:
         if random.random() < 0.3 and self._place < len(ORDER) - 1:
             steps.append(self._performance({"then": Place.ENDED.value}))
         given = Program(steps=steps, at_cancel=cancelling, secret=secret)
-        given.at_message, given.at_update = self._handler(advance), self._handler([])
+        given.at_message, given.at_update = self.handler(advance), self.handler([])
         return given
 
-    def _handler(self, words: list[Any]) -> list[Any]:
+    def handler(self, words: list[Any]) -> list[Any]:
         """The program of the handler of a message, with the words that it has already."""
         random = self._random
         if words or (self._is_rare() and random.random() < 0.5):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure._store.memory import MemoryStore
 from perdure._store.record import Doubt, Record
 from perdure._wire.carried import Remembered
-from perdure._wire.writes import Answer, EffectView, Move, Write
+from perdure._wire.writes import Answer, EffectView, Gate, Move, Write
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
@@ -126,6 +126,8 @@ class Connection:
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
         answer = await self._database.store.write(write, patience=patience)
+        if answer.gate is Gate.LATE and write.move is not None:
+            world.observed.skipped[Entity(write.lifecycle, write.id, write.generation)].add(write.move.state)
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")

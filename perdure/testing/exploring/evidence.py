@@ -81,6 +81,7 @@ class Evidence:
         effects: what the fence has on record, by key.
         moves: what the mirror has shown, oldest first.
         states: what the lifecycle declares.
+        skipped: states that the mirror has not shown, because a later state of another branch was committed earlier.
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         performed_again: keys that the author's code has performed more than once; None = not known, or what the author
@@ -102,6 +103,7 @@ class Evidence:
     effects: Mapping[str, EffectView]
     moves: Sequence[Move]
     states: States[Any]
+    skipped: Collection[str] = ()
     settled_by_person: Collection[str] = ()
     records_lost: bool = False
     performed_again: Collection[str] | None = None

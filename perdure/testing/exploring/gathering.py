@@ -30,6 +30,7 @@ def evidence_of(world: World, entity: Entity) -> Evidence:
         effects={key: view for key, view in store.effects().items() if is_its_own(key)},
         moves=world.database.moves(entity),
         states=world.subject.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
+        skipped=observed.skipped[entity],
         settled_by_person=observed.settled_by_person,
         records_lost=observed.records_lost,
         performed_again=None if observed.histories_lost else observed.performed_again,

@@ -25,6 +25,7 @@ class Observed:
         settled_by_person: keys of effects that a person has resolved.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
+        skipped: states whose write was committed after that of a later state.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
         from_record: whether a run has continued from the record.
@@ -40,6 +41,7 @@ class Observed:
         self.settled_by_person: set[str] = set()
         self.performed_again: set[str] = set()
         self.told_in_doubt: set[str] = set()
+        self.skipped: dict[Entity, set[str]] = defaultdict(set)
         self.records_lost: bool = False
         self.histories_lost: bool = False
         self.from_record: bool = False

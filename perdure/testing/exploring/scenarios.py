@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
+from perdure.testing.exploring.authoring import Author
 from perdure.testing.exploring.other_side import CALLS, LOOKS
 from perdure.testing.exploring.programs import Program
 from perdure.testing.exploring.scenario import RENEWS, Event, Fault, Scenario
@@ -69,6 +70,8 @@ def _crowded(random: Random, one: Scenario, program: Program) -> Scenario:
     first = random.randrange(max(1, len(program.steps) - count + 1))
     kept = {"steps": program.steps[first : first + count]}
     kept |= {name: [] for name in ("at_message", "at_update", "at_cancel") if random.random() < 0.6}
+    if random.random() < 0.8:
+        kept[random.choice(("at_message", "at_update"))] = Author(random, 1.0).handler([])
     given = program.model_copy(update=kept)
     faults = [_fault(random) for _ in range(random.randint(1, 4))]
     early = tuple(replace(each, number=random.randint(1, each.number)) for each in faults)
