@@ -6,7 +6,7 @@ for the operator. It judges the virtual world of `explore` and the real servers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -125,9 +125,17 @@ def _moves(evidence: Evidence) -> Iterator[Finding]:
     for before, after in pairwise(first if move.state == STARTING else move.state for move in moves):
         # A workflow task that was lost and is made again shows once more what it showed before.
         shown.add(before)
-        leads = (states.allows(before, each) and states.allows(each, after) for each in evidence.skipped)
-        if before in states.names and after not in shown and not (states.allows(before, after) or any(leads)):
+        if before in states.names and after not in shown and not _follows(evidence, before, after, shown):
             yield Finding("a state follows that may not", f"{evidence.entity}: {before}, then {after}")
+
+
+def _follows(evidence: Evidence, before: str, after: str, shown: Collection[str]) -> bool:
+    """Whether the mirror may show `after` behind `before`, and behind all that it has `shown`."""
+    states = evidence.states
+    if any(states.allows(before, each) and states.allows(each, after) for each in evidence.skipped):
+        return True
+    # A frozen worker of a run that Temporal has lost may have written between two states of the next run.
+    return any(states.allows(each, after) for each in (shown if evidence.histories_lost else (before,)))
 
 
 def _messages(evidence: Evidence, received: Sequence[str]) -> Iterator[Finding]:

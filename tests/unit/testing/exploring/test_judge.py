@@ -9,13 +9,17 @@ import pytest
 
 from perdure._store import memory
 from perdure._store.memory import MemoryStore
-from perdure._wire.writes import Fence, Verdict, Write
+from perdure._wire.writes import Fence, Move, Verdict, Write
 from perdure._workflow.ledger import Ledger
 from perdure._workflow.performing import Performance
 from perdure._workflow.recorder import Recorder
+from perdure.contracts.keys import Entity
+from perdure.contracts.states import States
+from perdure.testing.exploring.evidence import Evidence
 from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.interpreter import Interpreter, Kept
-from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.judge import judge
+from perdure.testing.exploring.programs import Place, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 
 plain = memory._move
@@ -163,3 +167,22 @@ def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(mo
 def test_an_acknowledged_update_that_no_snapshot_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interpreter, "snapshot", lambda self: Kept(received=self.received))
     assert shown(UPDATED) == ["an update is not received once"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "more", "found"),
+    [
+        (("s0", "s2"), {}, True),
+        (("s0", "s2"), {"skipped": {"held"}}, False),
+        (("s0", "s2"), {"skipped": {"s3"}}, True),
+        (("s0", "s1", "s0", "s2"), {}, True),
+        (("s0", "s1", "s0", "s2"), {"histories_lost": True}, False),
+        (("s0", "s1", "s0", "s3"), {"histories_lost": True}, True),
+    ],
+)
+def test_a_state_follows_only_as_declared_or_as_another_writer_explains(
+    shown: tuple[str, ...], more: dict[str, Any], found: bool
+) -> None:
+    moves = [Move(state=each) for each in shown]
+    evidence = Evidence(Entity("explored", "1"), {}, {}, {}, moves, States("Explored", Place), **more)
+    assert [each.kind for each in judge(evidence)] == ["a state follows that may not"] * found
