@@ -264,7 +264,8 @@ class Attempts(Generic[In, Out]):
             self._moved = self._follows
         elif stands:  # a lost workflow task made the attempt, and a message came before this one
             state = await self._show_over(state)
-        self._show(self._moved.state if self._moved else state)
+        # While an end is being written, `then` is not shown: the end holds, or the effect enters `then` once more.
+        self._show(self._moved.state if self._moved and not run.final else state)
         if not self._moved and not report.begun and standing not in (None, state) and state != self._before.state:
             await recorder.move(state)
         elif not self._moved and report.late and self._shown == state != self._before.state:
@@ -334,7 +335,8 @@ class Attempts(Generic[In, Out]):
         begun = view.attempts > record.known.effect.attempts
         if self._ended_in_then(view, standing):
             self._moved = self._follows
-            recorder.show(standing or run.state)
+            if not run.final:
+                recorder.show(standing or run.state)
             self.acted()
         elif (view.in_doubt or (begun and record.is_new)) and standing == before != run.state:
             # The present record is a doubt, in place of a record that was lost together with the state. Or a lost
