@@ -63,6 +63,8 @@ class Attempts(Generic[In, Out]):
         """Limit for the begin of the last attempt, in seconds after the first attempt in doubt; None = no limit."""
         self._shown: str | None = None
         """The state to enter with the record of the last attempt."""
+        self._ordered_at = 0
+        """Version of the write that begins the last attempt."""
         self._before = self._made = run.standing
         """Where the run was before that, and where it is shown to be since then."""
         self._follows: Move | None = None
@@ -204,6 +206,7 @@ class Attempts(Generic[In, Out]):
             expires_at=self._expires_at,
         )
         check_size(self._run.entity, f"an attempt of {record.slot}", order)
+        self._ordered_at = order.write.version
         self._follows, self._moved = order.then.move if order.then else None, None
         self._follows_at = order.then.version if order.then else 0
         return order
@@ -270,6 +273,8 @@ class Attempts(Generic[In, Out]):
             await recorder.move(state)
         elif not self._moved and report.late and self._shown == state != self._before.state:
             await recorder.move_again(state)
+        elif not self._moved:
+            await self._write_back(state)
         if report.begun:
             if report.effect is not None and report.effect.attempts == 1:
                 run.effects.goes_first()
@@ -294,7 +299,7 @@ class Attempts(Generic[In, Out]):
         # A lost workflow task entered a later state. This run will enter that state too. If another branch has entered
         # a state meanwhile, that state holds.
         known = run.today(answer.state)
-        if self._shown == run.state and known in (self._before.state, self._shown):
+        if known is not None and self._holds() and known in (self._before.state, self._shown):
             state = known
         elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
@@ -315,7 +320,8 @@ class Attempts(Generic[In, Out]):
         why = "its worker was lost"
         if isinstance(cause, TimeoutError):
             if cause.type is TimeoutType.SCHEDULE_TO_START:
-                self._show(self._back())
+                self._show(state := self._back())
+                await self._write_back(state)
                 self._record.note(unmade=True)
                 return
             why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
@@ -345,7 +351,8 @@ class Attempts(Generic[In, Out]):
             self.acted()
         elif standing not in (None, run.state) and (not begun or (standing == before and not record.is_new)):
             # The record may be that of an earlier performance, whose attempt did not enter this state.
-            self._show(self._back())
+            self._show(state := self._back())
+            await self._write_back(state)
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not record.repeats):
             self.acted()  # else an earlier run has begun and settled the effect
         if begun:
@@ -364,11 +371,15 @@ class Attempts(Generic[In, Out]):
 
     def _back(self) -> str:
         """The state after an attempt that did not begin: the earlier state, unless another move was made since."""
-        if self._run.state == self._shown:
+        if self._holds():
             return self._before.state
         if self._shown is not None:  # that move may be undone too, and must not go back to a state that was not entered
             self._made.become(self._before)
         return self._run.state
+
+    def _holds(self) -> bool:
+        """Whether the move of the attempt is the last one. Another branch may have entered the same state since."""
+        return self._shown is not None and self._run.standing is self._made
 
     def _show(self, state: str) -> None:
         """Show the state after an attempt. If that is the earlier one, no move was made."""
@@ -376,6 +387,13 @@ class Attempts(Generic[In, Out]):
             self._recorder.show_again(self._before)
         else:
             self._recorder.show(state)
+
+    async def _write_back(self, state: str) -> None:
+        """Write `state` again if it is the one before an attempt that did not begin: a write of another branch, which
+        was ordered meanwhile, shows the state of the attempt."""
+        went_back = self._shown is not None and state == self._before.state != self._shown
+        if went_back and self._recorder.last_move > self._ordered_at:
+            await self._recorder.move(state)
 
     def _count(self, outcome: str) -> None:
         """Count an attempt that has ended."""

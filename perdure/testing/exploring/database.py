@@ -119,6 +119,16 @@ class Connection:
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         """See `Store`."""
+        answer: Answer | None = None
+        try:
+            answer = await self._write(write, patience)
+            return answer
+        finally:
+            if write.move is not None and (answer is None or answer.gate is not Gate.OPEN):
+                entity = Entity(write.lifecycle, write.id, write.generation)
+                self._database.world.observed.skipped[entity].add(write.move.state)
+
+    async def _write(self, write: Write, patience: float) -> Answer:
         database, world = self._database, self._database.world
         loop = world.loop
         until = loop.time() + patience
@@ -126,8 +136,6 @@ class Connection:
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
         answer = await self._database.store.write(write, patience=patience)
-        if answer.gate is Gate.LATE and write.move is not None:
-            world.observed.skipped[Entity(write.lifecycle, write.id, write.generation)].add(write.move.state)
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")

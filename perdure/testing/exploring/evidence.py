@@ -81,7 +81,7 @@ class Evidence:
         effects: what the fence has on record, by key.
         moves: what the mirror has shown, oldest first.
         states: what the lifecycle declares.
-        skipped: states that the mirror has not shown, because a later state of another branch was committed earlier.
+        skipped: states that the mirror may not have shown: their write came after that of a later state, or not at all.
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.

@@ -25,7 +25,7 @@ class Observed:
         settled_by_person: keys of effects that a person has resolved.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
-        skipped: states whose write was committed after that of a later state.
+        skipped: states whose write came late, or was not answered.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
         from_record: whether a run has continued from the record.
