@@ -63,6 +63,8 @@ class Attempts(Generic[In, Out]):
         """Limit for the begin of the last attempt, in seconds after the first attempt in doubt; None = no limit."""
         self._shown: str | None = None
         """The state to enter with the record of the last attempt."""
+        self._may_enter = False
+        """Whether an attempt of this run was allowed to enter its state."""
         self._ordered_at = 0
         """Version of the write that begins the last attempt."""
         self._before = self._made = run.standing
@@ -225,7 +227,9 @@ class Attempts(Generic[In, Out]):
         leads_on = run.declared.allows(run.state, entering) if self._record.goes_on else run.leads_on(entering)
         if was_there and not leads_on:
             return None
-        run.check_move(run.state, entering)
+        if not self._may_enter:  # later the run may have gone back from a state that another branch had entered
+            run.check_move(run.state, entering)
+            self._may_enter = True
         if run.declared[entering].final:
             raise DeclarationError(
                 f"{self._record.key}: entering={entering!r} is a final state: it can only follow, by then="
