@@ -320,6 +320,10 @@ class RunState:
         self.standing = Standing(state, self.since, why, self.came_from)
         return True
 
+    def stay(self) -> None:
+        """Note that the present state was entered once more: if an attempt entered it and did not begin, it stays."""
+        self.standing = replace(self.standing)
+
     def go_back(self, to: Standing) -> bool:
         """Note that the move from `to` to the present state was not made. Returns whether the state has changed."""
         if to.state == self.state:

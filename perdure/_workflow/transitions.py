@@ -101,6 +101,8 @@ class Transitions:
             before = self._run.standing  # a handler may have entered another state while the end waited
             if checked:
                 self._run.check_move(self._run.state, state)
+            if state == self._run.state:
+                self._run.stay()
             self._recorder.show(state, why)
             self.moving = True
             try:
