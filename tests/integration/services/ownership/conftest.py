@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import shutil
@@ -14,6 +15,7 @@ from typing import TypeVar
 import asyncpg
 import pytest
 from temporalio.client import Client
+from temporalio.worker import Worker
 
 from perdure import PerdurePlugin
 from perdure._store import schema
@@ -93,14 +95,28 @@ class Worlds:
         return made
 
     async def refused(self, world: World) -> str:
-        """Why a worker of this world does not start."""
-        plugin = PerdurePlugin(app, world.config)
-        client = await Client.connect(
-            world.temporal.address, namespace=world.temporal_client.namespace, plugins=[plugin]
-        )
-        with pytest.raises(NotThisDatabase) as refused:
-            await in_time(new_worker(client, world.config).run())
-        return str(refused.value)
+        """Why a worker of this world does not start. If Temporal gives no answer in time, the worker starts, and the
+        answer stops its database: the next worker does not start."""
+        for _ in range(2):
+            plugin = PerdurePlugin(app, world.config)
+            client = await Client.connect(
+                world.temporal.address, namespace=world.temporal_client.namespace, plugins=[plugin]
+            )
+            worker = new_worker(client, world.config)
+            running = asyncio.create_task(worker.run())
+
+            async def ends(running: asyncio.Task[None] = running, worker: Worker = worker) -> bool:
+                stopped = await world.db.fetchval("select stopped is not null from perdure.database")
+                return running.done() or (worker.is_running and bool(stopped))
+
+            await world.until(ends, "its worker is refused")
+            if running.done():
+                with pytest.raises(NotThisDatabase) as refused:
+                    await running
+                return str(refused.value)
+            await worker.shutdown()
+            await in_time(running)
+        raise AssertionError("its worker starts, although its database is stopped")
 
     async def marked_anew(self, world: World) -> None:
         """Wait until marks that a copy of before has are old ones."""
