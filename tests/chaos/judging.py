@@ -91,6 +91,7 @@ class Judge:
             moves=record.moves(entity),
             states=generated.Generated.declared,
             settled_by_person=self._company.confirmed,
+            tasks_lost=True,
             sent=[*self._company.sent[entity.id].values()],
             received=kept["received"] if kept else None,
             secret=SECRET,

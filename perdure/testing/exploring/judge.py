@@ -134,8 +134,8 @@ def _follows(evidence: Evidence, before: str, after: str, shown: Collection[str]
     states = evidence.states
     if any(states.allows(before, each) and states.allows(each, after) for each in evidence.skipped):
         return True
-    # A frozen worker of a run that Temporal has lost may have written between two states of the next run.
-    return any(states.allows(each, after) for each in (shown if evidence.histories_lost else (before,)))
+    # A lost task may have taken another way, and a frozen worker may have written between two states of the next one.
+    return any(states.allows(each, after) for each in (shown if evidence.tasks_lost else (before,)))
 
 
 def _messages(evidence: Evidence, received: Sequence[str]) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ class Observed:
         skipped: states whose write came late, or was not answered.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
+        tasks_lost: whether a workflow task was lost.
         from_record: whether a run has continued from the record.
         workers_lost: whether a worker was killed, frozen or cut off.
     """
@@ -44,6 +45,7 @@ class Observed:
         self.skipped: dict[Entity, set[str]] = defaultdict(set)
         self.records_lost: bool = False
         self.histories_lost: bool = False
+        self.tasks_lost: bool = False
         self.from_record: bool = False
         self.workers_lost: bool = False
         self._results_at_end: dict[tuple[Entity, int], dict[str, list[PerformResult]]] = defaultdict(

@@ -157,6 +157,7 @@ class WorkflowTasks:
     def _lose(self, task: WorkflowTask, *, with_updates: bool = True) -> None:
         """The task never was: what it did not commit is forgotten, and what it was started for is given again."""
         self._end(task)
+        self._world.observed.tasks_lost = True
         task.worker.evict(task.run)
         self.sticky = None
         kept = []

@@ -176,8 +176,8 @@ def test_an_acknowledged_update_that_no_snapshot_holds_is_found(monkeypatch: pyt
         (("s0", "s2"), {"skipped": {"held"}}, False),
         (("s0", "s2"), {"skipped": {"s3"}}, True),
         (("s0", "s1", "s0", "s2"), {}, True),
-        (("s0", "s1", "s0", "s2"), {"histories_lost": True}, False),
-        (("s0", "s1", "s0", "s3"), {"histories_lost": True}, True),
+        (("s0", "s1", "s0", "s2"), {"tasks_lost": True}, False),
+        (("s0", "s1", "s0", "s3"), {"tasks_lost": True}, True),
     ],
 )
 def test_a_state_follows_only_as_declared_or_as_another_writer_explains(
