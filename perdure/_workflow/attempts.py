@@ -134,7 +134,8 @@ class Attempts(Generic[In, Out]):
         if answer.gate.over:
             raise Overtaken(answer.state)
         known = record.known
-        if view.in_doubt and known.effect.status is EffectStatus.NOT_DONE:  # as in `_lost`, with the refusal later
+        came_late = view.in_doubt and known.effect.status is EffectStatus.NOT_DONE and op is not FenceOp.RESOLVE
+        if came_late:  # as in `_lost`, with the refusal later
             record.note(spared=min(known.spared + 1, known.failures))
         begun, standing, enters = known.effect.attempts > view.attempts, run.today(answer.state), self._enters
         if not begun or standing is None or enters is None or not (record.is_new or standing == enters):
@@ -148,6 +149,11 @@ class Attempts(Generic[In, Out]):
             if standing in (run.state, enters) and self._recorder.overwrites(begun_at):
                 await self._recorder.move(enters)
             self._recorder.show(enters)
+
+    async def settle(self, status: EffectStatus, why: str, *, receipt: Any = None, by: str | None = None) -> None:
+        """Record `status` by compare-and-set on the token that was read. A record that changed meanwhile stands."""
+        await self.read(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
+        self._record.known = self._record.known.settled()
 
     def hides(self) -> bool:
         """Whether an attempt has entered its state, and the mirror shows an earlier state: a workflow task that was

@@ -12,7 +12,7 @@ from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
 from perdure._wire.orders import CallResult, Report
 from perdure._wire.terms import OwnTerms, Terms, terms_of
-from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, storable
+from perdure._wire.writes import Answer, EffectView, Fence, FenceOp
 from perdure._workflow.passing import earliest_call
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState, microseconds
@@ -180,12 +180,6 @@ class EffectRecord(Generic[In, Out]):
         if op in (FenceOp.LOST, FenceOp.BAR):
             self.barred_at = workflow.now()
         return await self._recorder.fence(self.fence(op, **more))
-
-    async def settle(self, status: EffectStatus, why: str, *, receipt: Any = None, by: str | None = None) -> None:
-        """Record `status` by compare-and-set on the token that was read. A record that changed meanwhile stands."""
-        answer = await self.ask(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
-        self.see(answer.effect or EffectView(), answer)
-        self.known = self.known.settled()
 
     def see(self, view: EffectView, source: Report | Answer) -> None:
         """Use this view of the record, and the terms of the worker that read it."""

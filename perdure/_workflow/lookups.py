@@ -10,6 +10,7 @@ from temporalio import workflow
 from perdure._text.shown import markdown
 from perdure._wire.orders import CallResult, LookupOrder, Report
 from perdure._wire.writes import FenceOp
+from perdure._workflow.attempts import Attempts
 from perdure._workflow.calling import NO_ANSWER, Way, call
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.fitting import check_size
@@ -27,15 +28,23 @@ class LookUps(Generic[In, Out]):
     """Makes the look-ups of one performance, one after the other.
 
     Args:
+        attempts: records what a look-up has found.
         expires_at: no attempt begins after this time.
     """
 
     def __init__(
-        self, run: RunState, recorder: Recorder, record: EffectRecord[In, Out], *, expires_at: datetime | None
+        self,
+        run: RunState,
+        recorder: Recorder,
+        record: EffectRecord[In, Out],
+        attempts: Attempts[In, Out],
+        *,
+        expires_at: datetime | None,
     ) -> None:
         self._run = run
         self._recorder = recorder
         self._record = record
+        self._attempts = attempts
         self._expires_at = expires_at
 
     async def make(self) -> None:
@@ -60,7 +69,7 @@ class LookUps(Generic[In, Out]):
         misses = known.misses + 1 if report.result is CallResult.MISS and report.believable else known.misses
         record.note(asked=known.asked + 1, unanswered=unanswered, misses=misses)
         if report.result is CallResult.DONE and not report.recorded:
-            await record.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
+            await self._attempts.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
 
     async def _call(self, order: LookupOrder, policy: AskFirst[In, Out]) -> Report:
         lookup, number = policy.lookup, self._record.known.asked + 1

@@ -92,7 +92,7 @@ class Performance(Generic[In, Out]):
         ends_at = None if self.settles else expires_at
         self.record = EffectRecord(run, recorder, effect, given, suffix, own, key)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
-        self._lookups = LookUps(run, recorder, self.record, expires_at=ends_at)
+        self._lookups = LookUps(run, recorder, self.record, self._attempts, expires_at=ends_at)
         self._pauses = Pauses(run, waiter, self.record, self._attempts, expires_at=ends_at, confirmed_by=confirmed_by)
         self.attention = self.record.left.attention
         """Why the effect needs a person, if it is parked, or was parked in the previous run."""
@@ -254,7 +254,7 @@ class Performance(Generic[In, Out]):
             if not record.in_doubt and self.known.effect.too_large is None:
                 self.attention = None  # the previous run has shown it; the next doubt is shown anew
             if (receipt := pauses.confirmed()) is not None:
-                await record.settle(EffectStatus.DONE, "reported by a message", receipt=receipt, by="message")
+                await self._attempts.settle(EffectStatus.DONE, "reported by a message", receipt=receipt, by="message")
             match self._decide():
                 case Again(pause, within):
                     if await pauses.before_step(pause):
@@ -266,7 +266,7 @@ class Performance(Generic[In, Out]):
                     if not pause or await pauses.before_step(pause):
                         await pauses.read(FenceOp.BAR)
                 case Record(why):
-                    await record.settle(EffectStatus.NOT_DONE, why)
+                    await self._attempts.settle(EffectStatus.NOT_DONE, why)
                 case Park(pause):
                     if await pauses.before_step(pause):
                         await self._park()
