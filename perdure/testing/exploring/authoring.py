@@ -54,13 +54,17 @@ class Author:
         """The program of the handler of a message, with the words that it has already."""
         random = self._random
         if words or (self._is_rare() and random.random() < 0.5):
-            held = self._performance({random.choice(("entering", "then")): Place.HELD.value})
-            more = (["step"], ["save"], self._performance({}), random.choice((["enter", Place.HELD.value], held)))
+            held = random.choice((["enter", Place.HELD.value], self.held()))
+            more = (["step"], ["save"], self._performance({}), held)
             words = [*words, *(each for each in more if random.random() < 0.3)]
             if self._bugs and self._is_rare() and self._is_rare():
                 words.append(["bug"])
             random.shuffle(words)
         return words
+
+    def held(self) -> list[Any]:
+        """The performance of an effect that enters a state in which a person is needed."""
+        return self._performance({self._random.choice(("entering", "then")): Place.HELD.value})
 
     def _advance(self, steps: list[Any]) -> list[Any]:
         """Let the handler of a message enter a state on the way. Returns its program."""

@@ -70,8 +70,9 @@ def _crowded(random: Random, one: Scenario, program: Program) -> Scenario:
     first = random.randrange(max(1, len(program.steps) - count + 1))
     kept = {"steps": program.steps[first : first + count]}
     kept |= {name: [] for name in ("at_message", "at_update", "at_cancel") if random.random() < 0.6}
-    if random.random() < 0.8:
-        kept[random.choice(("at_message", "at_update"))] = Author(random, 1.0).handler([])
+    if random.random() < 0.5:
+        author = Author(random, 1.0)
+        kept[random.choice(("at_message", "at_update"))] = author.handler([author.held()])
     given = program.model_copy(update=kept)
     faults = [_fault(random) for _ in range(random.randint(1, 4))]
     early = tuple(replace(each, number=random.randint(1, each.number)) for each in faults)
@@ -80,8 +81,8 @@ def _crowded(random: Random, one: Scenario, program: Program) -> Scenario:
         at += random.choice((0.01, 0.05, 0.3, 1.0, 3.0, 6.0)) * random.uniform(0.7, 1.3)
         events.append(replace(_event(random), at=round(at, 3)))
     for what, handler in (("message", given.at_message), ("update", given.at_update)):
-        if handler:
-            events.append(Event(round(random.uniform(0, 10), 3), what))
+        for _ in range(random.randint(1, 2) if handler else 0):
+            events.append(Event(round(random.uniform(0, random.choice((0.1, 1.0, 10.0))), 3), what))
     return replace(one, given=given, faults=early, events=_possible(_in_order(events)))
 
 
