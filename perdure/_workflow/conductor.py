@@ -126,12 +126,14 @@ class Conductor:
             go_ahead()
         if performance.passed_at is not None:
             passed(performance.passed_at)
+        self.run.events.went_on()
         return end
 
     async def take(self, step: Step[In, Out], given: In) -> Out:
         """Take a step for the author's code; see `Lifecycle.step`."""
         taken = await take(self.run, self.recorder, self.waiter, step, given)
         self.waiter.look()
+        self.run.events.went_on()
         return taken
 
     async def mirror_again(self, by: str) -> None:
