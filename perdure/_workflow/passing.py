@@ -7,7 +7,7 @@ lost attempt may have continued at once at a call where the attempt that counts 
 
 A timer's time is known. A message came after the relay has read it, and any other event after the workflow task before.
 If an activity or a timer of another branch ends in one task with a message, the message does not bound the time: a lost
-attempt of the task may have come before the message. A branch that another one lets continue after an inline call is
+attempt of the task may have come before the message. A branch that another one lets continue after an inline call or a write is
 bounded by what that other one has waited for. Other waits of the author's code, such as `asyncio.sleep` in a
 handler, are not noted. The handler of an update is not bounded by that update: the history holds no update of a lost
 task, and its sender sends it again.
@@ -67,11 +67,11 @@ class Events:
     def resolved(self) -> None:
         """Note that a timer or an activity has continued the code. The calls of handlers come first in a task."""
         self.look()
-        self._first = self._task_before
+        self._first = min(self._first or self._task_before, self._task_before)
 
     def went_on(self) -> None:
-        """Note that a branch continues after a call, and may let others continue. If the call is inline, a lost attempt
-        of a task may have passed it at once, and the others with it."""
+        """Note that a branch continues after a call or a write, and may let others continue. If it was inline, a lost
+        attempt of a task may have passed it at once, and the others with it."""
         self.look()
         self._first = min(earliest_call() or workflow.info().workflow_start_time, self.earliest())
 

@@ -39,7 +39,9 @@ class Transitions:
         if self._passed(state):
             return False
         await self._until_alone(state)
-        return await self.move(state, why, checked=True)
+        is_first = await self.move(state, why, checked=True)
+        self._run.events.went_on()
+        return is_first
 
     async def until_open(self, state: str | None = None) -> None:
         """Before a move to `state`, or a write of the present state (None), wait for a move that is being written: an
@@ -77,6 +79,7 @@ class Transitions:
         """
         await self.until_open()
         await self._recorder.move_here("saved")
+        self._run.events.went_on()
 
     async def follow(self, state: str) -> None:
         """Enter the state `then` of a done effect. It was checked before the effect, because a done effect must not
