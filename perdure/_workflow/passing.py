@@ -7,8 +7,8 @@ lost attempt may have continued at once at a call where the attempt that counts 
 
 A timer's time is known. A message came after the relay has read it, and any other event after the workflow task before.
 If an activity or a timer of another branch ends in one task with a message, the message does not bound the time: a lost
-attempt of the task may have come before the message. A branch that another one lets continue after an inline call or a write is
-bounded by what that other one has waited for. Other waits of the author's code, such as `asyncio.sleep` in a
+attempt of the task may have come before the message. A branch that another one lets continue after an inline call or a
+write is bounded by what that other one has waited for. Other waits of the author's code, such as `asyncio.sleep` in a
 handler, are not noted. The handler of an update is not bounded by that update: the history holds no update of a lost
 task, and its sender sends it again.
 """
