@@ -134,8 +134,8 @@ class Attempts(Generic[In, Out]):
         if answer.gate.over:
             raise Overtaken(answer.state)
         known = record.known
-        came_late = view.in_doubt and known.effect.status is EffectStatus.NOT_DONE and op is not FenceOp.RESOLVE
-        if came_late:  # as in `_lost`, with the refusal later
+        refused_later = view.in_doubt and known.effect.status is EffectStatus.NOT_DONE
+        if refused_later and op is not FenceOp.RESOLVE:  # as in `_lost`
             record.note(spared=min(known.spared + 1, known.failures))
         begun, standing, enters = known.effect.attempts > view.attempts, run.today(answer.state), self._enters
         if not begun or standing is None or enters is None or not (record.is_new or standing == enters):
@@ -330,8 +330,7 @@ class Attempts(Generic[In, Out]):
         why = "its worker was lost"
         if isinstance(cause, TimeoutError):
             if cause.type is TimeoutType.SCHEDULE_TO_START:
-                self._show(state := self._back())
-                await self._write_back(state)
+                await self._go_back()
                 self._record.note(unmade=True)
                 return
             why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
@@ -361,8 +360,7 @@ class Attempts(Generic[In, Out]):
             self.acted()
         elif standing not in (None, run.state) and (not begun or (standing == before and not record.is_new)):
             # The record may be that of an earlier performance, whose attempt did not enter this state.
-            self._show(state := self._back())
-            await self._write_back(state)
+            await self._go_back()
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not record.repeats):
             self.acted()  # else an earlier run has begun and settled the effect
         if begun:
@@ -397,6 +395,11 @@ class Attempts(Generic[In, Out]):
             self._recorder.show_again(self._before)
         else:
             self._recorder.show(state)
+
+    async def _go_back(self) -> None:
+        """Show the state after an attempt that did not begin, and write it again if that is necessary."""
+        self._show(state := self._back())
+        await self._write_back(state)
 
     async def _write_back(self, state: str) -> None:
         """Write `state` again if it is the one before an attempt that did not begin: a write of another branch, which
