@@ -103,8 +103,10 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
     done, results = bool(evidence.account(key).done_at), evidence.results.get(key, [])
     if view.status is EffectStatus.DONE and not done and key not in evidence.settled_by_person:
         yield Finding("on record as done, and was not", key)
-    # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle.
-    known = (evidence.records_lost and bool(results)) or key in evidence.told_in_doubt
+    # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle. The same if
+    # the history of the run that performed it was lost as well, and a worker records the outcome after that.
+    known = evidence.records_lost and (bool(results) or evidence.histories_lost)
+    known = known or key in evidence.told_in_doubt
     if view.in_doubt and not known and not any(each.in_doubt for each in results):
         yield Finding("doubt forgotten", f"{key}: {view.status}, results: {_kinds(results)}")
     excused = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in results)

@@ -61,7 +61,17 @@ AFTER_END = Scenario(
 )
 """A worker is frozen in an attempt. The record of it and Temporal are lost, and the entity ends. Then the worker
 records its outcome."""
-
+GONE = Scenario(
+    seed=34401983,
+    given=Program(
+        steps=[["perform", "dedupe-twice", "p1", {}]], at_update=[["perform", "look-up", "p1", {"own": "long"}]]
+    ),
+    calls={"look-up": ["late"]},
+    events=(Event(0.032, "update"), Event(3.171, "terminate", 2.0), Event(5.053, "restore", 6.0)),
+    builds=(0,),
+)
+"""The history that holds an update is lost in the middle of the update's attempt, and then the record of that attempt.
+Then its worker records the outcome."""
 
 STALE = Scenario(
     seed=1,
@@ -108,8 +118,8 @@ def settles_nothing(monkeypatch: pytest.MonkeyPatch, ends_whatever_is_on_record:
 
 @pytest.mark.parametrize(
     "scenario",
-    [UNKNOWN, ANSWERED_AND_LOST, LEFT, AFTER_END],
-    ids=["unknown", "answered and lost", "left", "after the end"],
+    [UNKNOWN, ANSWERED_AND_LOST, LEFT, AFTER_END, GONE],
+    ids=["unknown", "answered and lost", "left", "after the end", "gone"],
 )
 def test_an_open_doubt_on_record_is_no_finding(scenario: Scenario) -> None:
     assert shown(scenario) == []
