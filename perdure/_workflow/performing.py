@@ -17,6 +17,7 @@ from perdure._wire.status import EffectProgress
 from perdure._wire.terms import OwnTerms
 from perdure._wire.writes import EffectView, FenceOp, storable
 from perdure._workflow.arriving import is_ahead
+from perdure._workflow.attempt_moves import AttemptMoves
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
@@ -91,7 +92,8 @@ class Performance(Generic[In, Out]):
         # Nobody would be told that a doubt which is only settled has expired: it waits for a person then.
         ends_at = None if self.settles else expires_at
         self.record = EffectRecord(run, recorder, effect, given, suffix, own, key)
-        self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
+        self._moves = AttemptMoves(run, recorder, self.record, entering=entering, then=then)
+        self._attempts = Attempts(run, recorder, self.record, self._moves, expires_at=expires_at)
         self._lookups = LookUps(run, recorder, self.record, self._attempts, expires_at=ends_at)
         self._pauses = Pauses(run, waiter, self.record, self._attempts, expires_at=ends_at, confirmed_by=confirmed_by)
         self.attention = self.record.left.attention
@@ -104,17 +106,17 @@ class Performance(Generic[In, Out]):
     async def run(self) -> Done[Out] | NotPerformed:
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
         await self._until_open()
-        self._attempts.check()
+        self._moves.check()
         end = await self._perform()
         # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this
         # run as well, unless the author's code has to learn of a doubt.
         learns = self._run.requests.stopped and not isinstance(end, Done)
-        if self._entering is not None and not learns and self._attempts.hides():
+        if self._entering is not None and not learns and self._moves.hides():
             await self._transitions.follow(self._entering)
         if self._then is not None and isinstance(end, Done):
-            if self._attempts.has_followed():
+            if self._moves.has_followed():
                 self._transitions.committed(self._then)
-            elif self._attempts.is_overwritten() and self._run.state == self._then:
+            elif self._moves.is_overwritten() and self._run.state == self._then:
                 await self._transitions.move(self._then)
             else:
                 await self._transitions.follow(self._then)
@@ -348,7 +350,7 @@ class Performance(Generic[In, Out]):
         self.attention = None
         is_done = self.known.effect.status is EffectStatus.DONE  # otherwise the database has lost its record
         if not is_done:
-            self._attempts.show_without_then()
+            self._moves.show_without_then()
         await self._recorder.move_here(f"the receipt of {self.slot} fits" if is_done else None)
 
     async def _need_person(self, reason: str) -> bool:
