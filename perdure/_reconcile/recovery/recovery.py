@@ -88,12 +88,23 @@ async def recover(
             page = await pool.fetch(query("open_page"), *last, PAGE)
         if not page:
             return seen
-        gone = await _without_workflow(temporal_client, scope, page, seen, put_back=put_back)
+        gone, closed = await _without_workflow(temporal_client, scope, page, seen, put_back=put_back)
+        still_open = await _still_open(pool, closed) if closed else 0
+        seen.ended += still_open
         begun = await apart(gone, lambda some: _start_again(pool, some, by, why), lambda _: seen.note_held)
         seen.started += len(begun)
-        seen.open += len(page)
+        seen.open += len(page) - (len(closed) - still_open)
         last = page[-1]["lifecycle"], page[-1]["id"]
         report(seen)
+
+
+async def _still_open(pool: Pool, closed: Sequence[asyncpg.Record]) -> int:
+    """How many of the entities with a closed workflow are open. The others have ended since their page was read: a
+    workflow closes only after its end is on record."""
+    columns = ([row[name] for row in closed] for name in ("lifecycle", "id", "generation"))
+    with answering():
+        count: int = await pool.fetchval(query("count_still_open"), *columns)
+    return count
 
 
 async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> list[asyncpg.Record]:
@@ -111,9 +122,9 @@ async def _without_workflow(
     seen: Recovered,
     *,
     put_back: bool,
-) -> list[asyncpg.Record]:
-    """The entities without a workflow in Temporal, or whose workflow was terminated because Temporal was put back; the
-    others are counted."""
+) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+    """The entities without a workflow in Temporal, or whose workflow was terminated because Temporal was put back; and
+    those whose workflow is closed. The others are counted."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def terminate_if_put_back(row: asyncpg.Record) -> WorkflowExecutionStatus | None:
@@ -139,5 +150,6 @@ async def _without_workflow(
 
     found = await asyncio.gather(*(terminate_if_put_back(row) for row in page))
     seen.running += sum(each is WorkflowExecutionStatus.RUNNING for each in found)
-    seen.ended += sum(each not in (WorkflowExecutionStatus.RUNNING, None) for each in found)
-    return [row for row, each in zip(page, found, strict=True) if each is None]
+    rows = [*zip(page, found, strict=True)]
+    closed = [row for row, each in rows if each not in (WorkflowExecutionStatus.RUNNING, None)]
+    return [row for row, each in rows if each is None], closed

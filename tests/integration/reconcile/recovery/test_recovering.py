@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -245,6 +246,41 @@ async def test_while_all_is_well_nothing_is_changed(world: World) -> None:
         assert await recovered(world) == Recovered(open=1, running=1)
 
         assert await everything(world) == before
+
+
+class AsItEnds(Interceptor):
+    """Temporal is asked about a workflow while that ends.
+
+    Args:
+        ends: returns after the workflow has ended.
+    """
+
+    def __init__(self, ends: Callable[[], Awaitable[None]]) -> None:
+        self._ends = ends
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """See base class."""
+        ends = self._ends
+
+        class Outbound(OutboundInterceptor):
+            async def describe_workflow(self, input: DescribeWorkflowInput) -> WorkflowExecutionDescription:
+                await ends()
+                return await super().describe_workflow(input)
+
+        return Outbound(next)
+
+
+async def test_an_entity_that_ends_while_it_is_looked_up_is_not_reported_as_closed(world: World) -> None:
+    async def ends() -> None:
+        world.counterparty.before_accepting.open()
+        await in_time(world.temporal_client.get_workflow_handle(f"{world.scope}:sale/a").result())
+
+    world.counterparty.before_accepting.shut()
+    async with world.worker(app):
+        await start(world, "a", words=0)
+        await world.until(lambda: world.counterparty.before_accepting.waiting, "it reserves")
+        client = Client(**(world.temporal_client.config() | {"interceptors": [AsItEnds(ends)]}))
+        assert await recover(world.client._pool, client, world.scope, by="ann", why="lost") == Recovered()
 
 
 async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: World) -> None:
