@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from perdure._pulse import WITHIN
 from perdure._text.privacy import describe
 from perdure.logs import log_event
 
@@ -40,7 +41,7 @@ class Child:
         starts: number of starts.
         status: exit status of the last ended process, or minus the number of the signal; None if none has ended.
         ready: set while the process runs and has become ready.
-        failed_at_first: set if the first process ended by itself with an error, within `WELL` seconds.
+        failed_at_first: set if the first process ended by itself with an error, within the time that a start may take.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Child:
             else:
                 why = {"status": self.status}
             lived = time.monotonic() - began
-            if self.starts == 1 and (self.status or 0) > 0 and lived < WELL:
+            if self.starts == 1 and (self.status or 0) > 0 and lived < WITHIN:
                 self.failed_at_first.set()
             pause = 0.0 if lived > WELL and "status" in why else min(max(2 * pause, 1.0), LONGEST_PAUSE)
             sentence = "a process ended; it is replaced" if "status" in why else "a process can't be started"

@@ -13,6 +13,8 @@ import aiohttp
 import psutil
 import pytest
 
+from perdure._worker import child
+from perdure._worker.child import Child
 from perdure._worker.processes import merged
 from perdure.servers.ports import free_port
 from tests.apps.watched import app
@@ -115,6 +117,15 @@ async def test_a_process_that_cannot_start_is_reported_and_not_tried_for_ever(wo
     async with fleet(world, TEMPORAL_ADDRESS="127.0.0.1:1") as made:
         assert await made.status() == 1
         assert "PERDURE-3201" in made.text
+
+
+async def test_a_process_whose_start_takes_long_can_fail_at_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "WELL", 0.0)  # as on a machine on which the start takes longer than that
+    one = Child("one", [sys.executable, "-c", "raise SystemExit(1)"], {})
+    keeping = asyncio.create_task(one.keep())
+    await in_time(one.failed_at_first.wait())
+    keeping.cancel()
+    await asyncio.wait({keeping})
 
 
 async def test_an_app_that_is_not_there_is_named_once(world: World) -> None:
