@@ -48,8 +48,8 @@ class AttemptMoves:
         """The move to `then`, to commit with the outcome of the last attempt if the effect is done."""
         self._follows_at = 0
         """Version of the write with that move."""
-        self._followed = False
-        """Whether it was committed."""
+        self._moved: Move | None = None
+        """The same, if it was committed."""
 
     def check(self) -> None:
         """Check `then` once, from the state of the first attempt, before anything is sent. An effect that is done must
@@ -75,7 +75,7 @@ class AttemptMoves:
     def follow(self, begin: Write) -> Write | None:
         """The write to commit with the outcome of the attempt that `begin` begins, if the effect is done. None beside
         other effects under way, because an end would leave them without an entity."""
-        self._ordered_at, self._follows, self._followed = begin.version, None, False
+        self._ordered_at, self._follows, self._moved = begin.version, None, None
         run, then = self._run, self._then
         alone = len(run.effects.performances) == 1 and not run.effects.doubts_left
         if then is None or not alone or not run.declared.allows(run.state, then):
@@ -114,12 +114,12 @@ class AttemptMoves:
         """
         run, recorder, standing = self._run, self._recorder, self._run.today(report.state)
         if report.moved or self.ended_in_then(report.effect, standing):
-            self._followed = True
+            self._moved = self._follows
         elif stands:  # a lost workflow task made the attempt, and a message came before this one
             state = await self.show_over(state)
-        if self._followed and self._then is not None:
+        if self._moved is not None:
             # While an end is being written, `then` is not shown: the end holds, or the effect enters `then` once more.
-            self._show(state if run.final else self._then)
+            self._show(state if run.final else self._moved.state)
             return
         self._show(state)
         if not report.begun and standing not in (None, state) and state != self._before.state:
@@ -159,13 +159,13 @@ class AttemptMoves:
     def ended_in_then(self, view: EffectView | None, standing: str | None) -> bool:
         """Whether an attempt without an answer was done, and its `then` was committed with the outcome."""
         done = view is not None and view.status is EffectStatus.DONE
-        return done and self._follows is not None and standing == self._then
+        return done and self._follows is not None and standing == self._follows.state
 
     def show_then(self) -> None:
         """Show `then`, which an attempt without an answer has committed."""
-        self._followed = True
-        if self._then is not None and not self._run.final:
-            self._recorder.show(self._then)
+        self._moved = self._follows
+        if self._moved is not None and not self._run.final:
+            self._recorder.show(self._moved.state)
 
     def is_ahead_of(self, standing: str | None) -> bool:
         """Whether the mirror shows the state before the attempt, and this run shows another one."""
@@ -188,7 +188,7 @@ class AttemptMoves:
 
     def has_followed(self) -> bool:
         """Whether `then` was committed with the outcome, together with the present snapshot and memory."""
-        moved, then = self._moved(), self._then
+        moved, then = self._moved, self._then
         if moved is None or then is None or self._run.state != then or self.is_overwritten():
             return False
         now = self._recorder.move_to(then)
@@ -197,19 +197,15 @@ class AttemptMoves:
     def is_overwritten(self) -> bool:
         """Whether `then` was committed with the outcome, and a write or an attempt that was ordered later shows another
         state."""
-        moved, recorder = self._moved(), self._recorder
+        moved, recorder = self._moved, self._recorder
         later = max(recorder.last_move, recorder.last_entering) > self._follows_at
         return moved is not None and not moved.final and later
 
     def show_without_then(self) -> None:
         """The database has lost the outcome, and `then` with it: show the state of the attempt again."""
-        if self._followed and self._run.state == self._then:
+        if self._moved is not None and self._run.state == self._moved.state:
             self._recorder.show_again(self._made)
-        self._followed = False
-
-    def _moved(self) -> Move | None:
-        """The move that was committed with the outcome."""
-        return self._follows if self._followed else None
+        self._moved = None
 
     def _entering(self) -> Move | None:
         run, entering = self._run, self._enters

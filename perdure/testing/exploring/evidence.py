@@ -85,7 +85,7 @@ class Evidence:
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         histories_lost: whether Temporal has lost the history of a run.
-        tasks_lost: whether a workflow task was lost, or the history of a run.
+        tasks_lost: whether a workflow task was lost.
         performed_again: keys that the author's code has performed more than once; None = not known, or what the author
             returned since the last record was lost with its history.
         workers_lost: whether a worker was killed, frozen or cut off.

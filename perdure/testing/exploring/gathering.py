@@ -34,7 +34,7 @@ def evidence_of(world: World, entity: Entity) -> Evidence:
         settled_by_person=observed.settled_by_person,
         records_lost=observed.records_lost,
         histories_lost=observed.histories_lost,
-        tasks_lost=observed.tasks_lost or observed.histories_lost,
+        tasks_lost=observed.tasks_lost,
         performed_again=None if observed.histories_lost else observed.performed_again,
         workers_lost=observed.workers_lost,
         told_in_doubt=observed.told_in_doubt if observed.histories_lost or observed.from_record else (),

@@ -105,9 +105,9 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
         yield Finding("on record as done, and was not", key)
     # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle. The same if
     # the history of the run that performed it was lost as well, and a worker records the outcome after that.
-    known = evidence.records_lost and (bool(results) or evidence.histories_lost)
-    known = known or key in evidence.told_in_doubt
-    if view.in_doubt and not known and not any(each.in_doubt for each in results):
+    lost = evidence.records_lost and (bool(results) or evidence.histories_lost)
+    known = lost or key in evidence.told_in_doubt or any(each.in_doubt for each in results)
+    if view.in_doubt and not known:
         yield Finding("doubt forgotten", f"{key}: {view.status}, results: {_kinds(results)}")
     excused = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in results)
     # The record is from before the loss, and no run has performed the effect since: the entity took another way.
@@ -137,7 +137,8 @@ def _follows(evidence: Evidence, before: str, after: str, shown: Collection[str]
     if any(states.allows(before, each) and states.allows(each, after) for each in evidence.skipped):
         return True
     # A lost task may have taken another way, and a frozen worker may have written between two states of the next one.
-    return any(states.allows(each, after) for each in (shown if evidence.tasks_lost else (before,)))
+    other_way = evidence.tasks_lost or evidence.histories_lost
+    return any(states.allows(each, after) for each in (shown if other_way else (before,)))
 
 
 def _messages(evidence: Evidence, received: Sequence[str]) -> Iterator[Finding]:

@@ -248,26 +248,32 @@ async def test_while_all_is_well_nothing_is_changed(world: World) -> None:
         assert await everything(world) == before
 
 
-class AsItEnds(Interceptor):
-    """Temporal is asked about a workflow while that ends.
+class Before(Interceptor):
+    """Something happens before Temporal is asked about a workflow.
 
     Args:
-        ends: returns after the workflow has ended.
+        happens: what that is. If it raises an error, Temporal is not asked.
     """
 
-    def __init__(self, ends: Callable[[], Awaitable[None]]) -> None:
-        self._ends = ends
+    def __init__(self, happens: Callable[[], Awaitable[None]]) -> None:
+        self._happens = happens
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         """See base class."""
-        ends = self._ends
+        happens = self._happens
 
         class Outbound(OutboundInterceptor):
             async def describe_workflow(self, input: DescribeWorkflowInput) -> WorkflowExecutionDescription:
-                await ends()
+                await happens()
                 return await super().describe_workflow(input)
 
         return Outbound(next)
+
+
+async def recovered_with(world: World, before: Callable[[], Awaitable[None]]) -> Recovered:
+    """Recover all that is open, and do something before Temporal is asked about each workflow."""
+    client = Client(**(world.temporal_client.config() | {"interceptors": [Before(before)]}))
+    return await recover(world.client._pool, client, world.scope, by="ann", why="lost")
 
 
 async def test_an_entity_that_ends_while_it_is_looked_up_is_not_reported_as_closed(world: World) -> None:
@@ -279,8 +285,7 @@ async def test_an_entity_that_ends_while_it_is_looked_up_is_not_reported_as_clos
     async with world.worker(app):
         await start(world, "a", words=0)
         await world.until(lambda: world.counterparty.before_accepting.waiting, "it reserves")
-        client = Client(**(world.temporal_client.config() | {"interceptors": [AsItEnds(ends)]}))
-        assert await recover(world.client._pool, client, world.scope, by="ann", why="lost") == Recovered()
+        assert await recovered_with(world, ends) == Recovered()
 
 
 async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: World) -> None:
@@ -353,25 +358,14 @@ async def test_two_that_recover_at_once_start_each_once(world: World) -> None:
     assert await world.db.fetchval("select count(*) from perdure.outbox where kind = 'start'") == 10
 
 
-class Away(Interceptor):
-    """A Temporal that does not answer."""
-
-    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """See base class."""
-
-        class Outbound(OutboundInterceptor):
-            async def describe_workflow(self, input: DescribeWorkflowInput) -> WorkflowExecutionDescription:
-                raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
-
-        return Outbound(next)
-
-
 async def test_while_temporal_does_not_answer_nothing_counts_as_gone(world: World) -> None:
+    async def away() -> None:
+        raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+
     await start(world, "a")
     await world.db.execute("delete from perdure.outbox")
-    client = Client(**(world.temporal_client.config() | {"interceptors": [Away()]}))
     with pytest.raises(TemporalUnavailable, match="does not answer whether sale/a runs"):
-        await recover(world.client._pool, client, world.scope, by="ann", why="lost")
+        await recovered_with(world, away)
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
 
 
