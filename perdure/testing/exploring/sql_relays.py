@@ -114,8 +114,13 @@ class Relays:
         self._world.crash_next = True
 
     def keep(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do it beside all else."""
-        self._task(work)
+        """Do it beside all else. It may fail as the outside world does, and in no other way."""
+        self._task(work).add_done_callback(self._has_ended)
+
+    def _has_ended(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EXPECTED_ERRORS):
+            self._world.found("a part of the simulation fails", f"{type(error).__name__}: {error}")
 
     def _task(self, work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
         task = self._world.loop.create_task(work, context=context)
@@ -289,6 +294,9 @@ class _ReadPool:
     async def fetch(self, query: str, *args: Any) -> list[Any]:
         await self._database.arrives()
         return await self._database.sessions.fetch(query, *args)
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        return (await self.fetch(query, *args))[0][0]
 
     @asynccontextmanager
     async def acquire(self, *, timeout: float | None = None) -> AsyncIterator[VirtualSession]:
