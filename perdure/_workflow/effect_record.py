@@ -36,7 +36,7 @@ class EffectRecord(Generic[In, Out]):
     Attributes:
         slot: today's name of the effect, with the suffix.
         name, inline: how this run calls the effect. The history decides that, and not today's contract.
-        left: the state of the effect at the end of the previous run.
+        left: the state in which the previous run, or the one that settled its doubt in this run, left the effect.
         known: the facts for `decide`.
         seen_at: time at which the fence's record was last read.
         asked_at: time at which the last call or write about the effect was ordered.
@@ -69,16 +69,21 @@ class EffectRecord(Generic[In, Out]):
         """The same with the effect's first name, as the ledger has it."""
         self.inline = begun_with.inline if begun_with else effect.inline
         self.key = key or run.effects.new_key(run.entity, effect, suffix)
-        # The facts of the previous run stay valid: its failures count, and its doubt needs no second read of the fence.
-        self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
-        self.known = replace(self.left.known, read=False, terms=self._own_over(self.left.known.terms or begun_with))
-        self.seen_at = self.left.seen_at or workflow.now()
+        self._begun_with = begun_with
+        self.go_on_from(run.effects.unsettled.get(self.key) or Unsettled(known=Known()))
         self.asked_at = workflow.now()
         self.barred_at: datetime | None = None
-        self.progress = self.left.progress
-        self.asked = self.left.effect is not None
         self._since = self.left.since or self._ordered_first()
         self._was_lost = self.known.effect.record_lost
+
+    def go_on_from(self, left: Unsettled) -> None:
+        """Take the facts of the performance that left the effect. They stay valid: its failures count, and its doubt
+        needs no second read of the fence."""
+        self.left = left
+        self.known = replace(left.known, read=False, terms=self._own_over(left.known.terms or self._begun_with))
+        self.seen_at = left.seen_at or workflow.now()
+        self.progress = left.progress
+        self.asked = left.effect is not None
 
     def _ordered_first(self) -> int:
         """The earliest time at which the effect can have been ordered, in microseconds. If records were lost after that

@@ -48,6 +48,7 @@ Out = TypeVar("Out")
 
 
 ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
+GOES_ON_FROM_SETTLER = "perdure: a performance goes on from what has settled its doubt"
 
 
 class Performance(Generic[In, Out]):
@@ -219,6 +220,10 @@ class Performance(Generic[In, Out]):
             if not other.settles:
                 raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
             await self._waiter.quiet(lambda: self.key not in effects.performances)
+            left = effects.unsettled.get(self.key)  # with more facts than when this performance was made
+            if left is not None and workflow.patched(GOES_ON_FROM_SETTLER):
+                self.record.go_on_from(left)
+                self.attention = left.attention
             await self._until_open()  # the end that the doubt held up may be under way
         if (self._comes_back() or not may_go_again(first_slot_of(self.key))) and (ended := effects.repeat_end(self)):
             return same_again(ended)
