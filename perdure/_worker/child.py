@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from perdure._pulse import WITHIN
 from perdure._text.privacy import describe
 from perdure.logs import log_event
 
@@ -40,8 +39,9 @@ class Child:
         since: begin of the present state, in seconds since 1970.
         starts: number of starts.
         status: exit status of the last ended process, or minus the number of the signal; None if none has ended.
+        first_status: the same of the first process.
         ready: set while the process runs and has become ready.
-        failed_at_first: set if the first process ended by itself with an error, within the time that a start may take.
+        failed_at_first: set if the first process ended by itself with an error, and had not become ready.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Child:
         self.since = time.time()
         self.starts = 0
         self.status: int | None = None
+        self.first_status: int | None = None
         self.ready = asyncio.Event()
         self.failed_at_first = asyncio.Event()
         self._command, self._environment = list(command), dict(environment)
@@ -78,6 +79,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._began = 0.0
+        self._has_been_ready = False
 
     @property
     def pid(self) -> int | None:
@@ -116,8 +118,10 @@ class Child:
             else:
                 why = {"status": self.status}
             lived = time.monotonic() - began
-            if self.starts == 1 and (self.status or 0) > 0 and lived < WITHIN:
-                self.failed_at_first.set()
+            if self.starts == 1:
+                self.first_status = self.status
+                if (self.status or 0) > 0 and not self._has_been_ready:
+                    self.failed_at_first.set()
             pause = 0.0 if lived > WELL and "status" in why else min(max(2 * pause, 1.0), LONGEST_PAUSE)
             sentence = "a process ended; it is replaced" if "status" in why else "a process can't be started"
             log_event(log, sentence, level=logging.ERROR, process=self.name, **why, pause=pause)
@@ -168,6 +172,7 @@ class Child:
 
     async def _become_ready(self) -> None:
         await self._until_ready()
+        self._has_been_ready = True
         self.ready.set()
         self._is("running")
 

@@ -32,6 +32,8 @@ _SCRAPE = 5.0
 _LOOK = 10.0
 """Seconds between two probes of a process. It is ended after `_NOES` negative answers."""
 _NOES = 3
+_LOOK_AT_START = 1.0
+"""Seconds between two probes of a process that is not ready yet."""
 
 
 async def run_processes(app: str, number: int, config: Settings, stop: asyncio.Task[bool]) -> int:
@@ -61,7 +63,7 @@ async def run_processes(app: str, number: int, config: Settings, stop: asyncio.T
         await asyncio.gather(*keeping, return_exceptions=True)
         await asyncio.gather(*(each.child.end(patience(config)) for each in processes))
     await loop.stop()
-    return 0 if stop.done() else processes[0].child.status or 0
+    return 0 if stop.done() else processes[0].child.first_status or 1
 
 
 def patience(config: Settings) -> float:
@@ -109,7 +111,7 @@ class WorkerProcess:
         index: number of the process, from 1.
         config: the settings.
         more: variables of its environment in addition to ours.
-        options: further arguments of `Child`.
+        options: further arguments of `Child`. Without `until_ready`, the process is asked at its port.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class WorkerProcess:
         environment |= {**(more or {}), "PERDURE_HEALTH": f"127.0.0.1:{self.sibling.port}"}
         if self.metrics_port is not None:
             environment["PERDURE_METRICS"] = f"prometheus:127.0.0.1:{self.metrics_port}"
+        options.setdefault("until_ready", self._until_ready)
         command = [sys.executable, "-m", "perdure.cli", "worker", app, "--until-stdin-ends"]
         self.child = Child(f"worker-{index}", command, environment, changed=self._note, **options)
 
@@ -135,6 +138,12 @@ class WorkerProcess:
         except* Exception as error:
             log.error("process %d is not looked after any more", self.sibling.index, exc_info=error)
             self.pulse.hangs("it has ended")
+
+    async def _until_ready(self) -> None:
+        while True:
+            if not await asyncio.to_thread(self.sibling.asked, "ready"):
+                return
+            await asyncio.sleep(_LOOK_AT_START)
 
     def _note(self) -> None:
         self.sibling.began = self.child.began

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import psutil
 import pytest
 
-from perdure._worker import child
 from perdure._worker.child import Child
 from perdure._worker.processes import merged
 from perdure.servers.ports import free_port
@@ -119,13 +120,34 @@ async def test_a_process_that_cannot_start_is_reported_and_not_tried_for_ever(wo
         assert "PERDURE-3201" in made.text
 
 
-async def test_a_process_whose_start_takes_long_can_fail_at_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "WELL", 0.0)  # as on a machine on which the start takes longer than that
-    one = Child("one", [sys.executable, "-c", "raise SystemExit(1)"], {})
+async def test_a_process_that_ends_before_it_is_ready_has_failed_at_first_however_long_that_took() -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    one = Child("one", [sys.executable, "-c", "raise SystemExit(1)"], {}, until_ready=never)
     keeping = asyncio.create_task(one.keep())
     await in_time(one.failed_at_first.wait())
     keeping.cancel()
-    await asyncio.wait({keeping})
+    await one.end(5)
+
+
+async def test_a_process_that_ends_once_it_was_ready_has_not_failed_at_first(tmp_path: Path) -> None:
+    may_end, started_again = tmp_path / "may end", asyncio.Event()
+    os.mkfifo(may_end)
+
+    def changed() -> None:
+        if one.state == "running":
+            may_end.write_text("now")
+        if one.starts == 2:
+            started_again.set()
+
+    fails = f"open({str(may_end)!r}).read(); raise SystemExit(1)"
+    one = Child("one", [sys.executable, "-c", fails], {}, changed=changed)
+    keeping = asyncio.create_task(one.keep())
+    await in_time(started_again.wait())
+    assert (one.first_status, one.failed_at_first.is_set()) == (1, False)
+    keeping.cancel()
+    await one.end(5)
 
 
 async def test_an_app_that_is_not_there_is_named_once(world: World) -> None:
