@@ -48,7 +48,7 @@ Out = TypeVar("Out")
 
 
 ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
-GOES_ON_FROM_SETTLER = "perdure: a performance goes on from what has settled its doubt"
+TAKES_OVER = "perdure: a performance goes on from what has settled its doubt"
 
 
 class Performance(Generic[In, Out]):
@@ -220,13 +220,10 @@ class Performance(Generic[In, Out]):
             if not other.settles:
                 raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
             await self._waiter.quiet(lambda: self.key not in effects.performances)
-            left = effects.unsettled.get(self.key)  # with more facts than when this performance was made
-            if left is not None and workflow.patched(GOES_ON_FROM_SETTLER):
-                self.record.go_on_from(left)
-                self.attention = left.attention
             await self._until_open()  # the end that the doubt held up may be under way
         if (self._comes_back() or not may_go_again(first_slot_of(self.key))) and (ended := effects.repeat_end(self)):
             return same_again(ended)
+        self._take_over()
         effects.begin(self)
         about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}
         try:
@@ -245,6 +242,14 @@ class Performance(Generic[In, Out]):
             raise
         finally:
             effects.over(self)
+
+    def _take_over(self) -> None:
+        """Go on from what has settled the doubt, or has left it, while this performance has waited for its begin."""
+        left, known = self._run.effects.unsettled.get(self.key), self.record.left
+        if left is not known and (left or known.effect) is not None and workflow.patched(TAKES_OVER):
+            if left is not None:
+                self.record.go_on_from(left)
+            self.attention = None if left is None else left.attention
 
     def _comes_back(self) -> bool:
         """Whether an earlier run has performed the effect to its end, and this branch of `run` comes to it for the
