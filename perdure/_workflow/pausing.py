@@ -62,8 +62,8 @@ class Pauses(Generic[In, Out]):
         self.over_at: datetime | None = None
         self.parked = False
         self.resolution: Resolution | None = None
-        self._goes_on_at = record.left.next_at
-        """End of the pause that the previous run was in."""
+        self._has_paused = False
+        """Whether this performance has paused. Its first pause is the one in which the effect was left."""
         self._ended = False
         """Whether a request for a retry has ended the present pause."""
         self._fence_changed = False
@@ -114,8 +114,9 @@ class Pauses(Generic[In, Out]):
         record, now = self._record, workflow.now()
         expires_at = None if record.known.effect.status is EffectStatus.DONE else self.expires_at
         end = now + pause if expires_at is None else min(now + pause, expires_at)
-        if self._goes_on_at is not None:
-            end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None
+        if not self._has_paused and record.left.next_at is not None:
+            end = min(end, max(record.left.next_at, now))
+        self._has_paused = True
         self.next_at = end
         record.barred_at = None
         try:
