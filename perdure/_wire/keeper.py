@@ -130,7 +130,8 @@ class KeeperState(BaseModel):
         if proposal.incarnation.timeline != self.holder.timeline:
             return self._reply_to_takeover(proposal, now)
         if proposal.mark not in (self.current, *self.pending):
-            return _stop(f"its mark is an old one: it is a copy, or an older state of it was put back ({self.holder})")
+            why = "its mark is not the last one: it is a copy, or an older state of it or of Temporal was put back"
+            return _stop(f"{why} ({self.holder})")
         return self._accept(proposal, now)
 
     def _reply_to_former_holder(self, proposal: Proposal, now: datetime, challenge: str) -> Reply:

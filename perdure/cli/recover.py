@@ -73,21 +73,22 @@ def recover_all(
 async def _recover(config: Settings, by: str, note: str, put_back: bool, yes: bool) -> Recovered:
     async with opened() as pool:
         temporal_client = await connect(PerdurePlugin(App([], []), config))
-        await _confirm(pool, Exchange(temporal_client, config), yes)
-        if put_back:
-            confirm("Terminate all open workflows of this database", yes, dry_run=False)
+        await _bind(pool, Exchange(temporal_client, config), put_back, yes)
         what = "Temporal was put back" if put_back else "no workflow in Temporal"
         why = f"recovered: {what}{': ' if note else ''}{note}"
         return await recover(pool, temporal_client, config.scope, by=by, why=why, put_back=put_back, report=_print)
 
 
-async def _confirm(pool: Pool, exchange: Exchange, yes: bool) -> None:
+async def _bind(pool: Pool, exchange: Exchange, put_back: bool, yes: bool) -> None:
+    """Bind the database to a Temporal that is a new one, or that was put back and does not know the last mark."""
     async with pool.acquire() as connection:
-        if (why := await why_lost(connection, exchange)) is None:
-            return
-        print_line(_LOST.format(why=why))
-        confirm("Is that one lost for good", yes, dry_run=False)
-        await rebind(connection, exchange, print_line)
+        if (why := await why_lost(connection, exchange)) is not None:
+            print_line(_LOST.format(why=why))
+            confirm("Is that one lost for good", yes, dry_run=False)
+        if put_back:
+            confirm("Terminate all open workflows of this database", yes, dry_run=False)
+        if why is not None or put_back:
+            await rebind(connection, exchange, print_line)
 
 
 def _print(seen: Recovered) -> None:

@@ -31,6 +31,16 @@ async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
 
 
 async def rebind(connection: Connection, exchange: Exchange, report: Callable[[str], None]) -> None:
-    """Bind the database to this Temporal. The database has lost nothing, so its epoch continues."""
+    """Bind the database to this Temporal, if a worker has ever run on it. The database has lost nothing, so its epoch
+    continues.
+
+    Raises:
+        NotThisDatabase: another server has the mark, and is alive.
+        TemporalUnavailable: Temporal gave no answer.
+    """
+    row = await connection.fetchrow(shared("database"))
+    assert row is not None
+    if row["mark"] is None:
+        return
     async with exchange.answering():
         await take_over(connection, exchange, "moved", report)

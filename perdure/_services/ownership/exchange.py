@@ -34,7 +34,8 @@ query = queries(__name__)
 
 log = logging.getLogger("perdure.ownership")
 
-WAYS_OUT = "state what this database is: perdure database claim --as copied|restored|moved"
+CLAIM = "state what this database is: perdure database claim --as copied|restored|moved"
+WAYS_OUT = f"{CLAIM}; or if Temporal was put back to an earlier point: perdure recover --put-back"
 _RPC = timedelta(seconds=5)
 _NO_NAMESPACE = NamespaceNotFoundFailure.DESCRIPTOR
 
@@ -88,7 +89,7 @@ class Exchange:
         if row["scope"] != self.scope:
             raise NotThisDatabase(
                 f"this database works with PERDURE_SCOPE={row['scope'] or 'none'!r}, this worker with "
-                f"{self.scope or 'none'!r}: set it right; or if this is a copy, {WAYS_OUT}"
+                f"{self.scope or 'none'!r}: set it right; or if this is a copy, {CLAIM}"
             )
         if known := await self._other_namespace(row):
             raise NotThisDatabase(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import asyncpg
 
-from perdure._services.ownership.exchange import WAYS_OUT, Exchange, incarnation_of
+from perdure._services.ownership.exchange import CLAIM, WAYS_OUT, Exchange, incarnation_of
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
@@ -124,7 +124,7 @@ class Ownership(Service):
                 log_event(log, "verified", database=str(proposal.incarnation), epoch=reply.epoch)
                 self._verified()
         elif reply.decision is Decision.STOP and row["mark"] is None:
-            raise NotThisDatabase(f"{reply.why}: choose another PERDURE_SCOPE; or {WAYS_OUT}")
+            raise NotThisDatabase(f"{reply.why}: choose another PERDURE_SCOPE; or {CLAIM}")
         else:
             self._log_stop(reply.why)
         return reply

@@ -16,6 +16,7 @@ from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import in_time
 from tests.world import World
 
+LONG_AGO = "update perdure.database set exchanged_at = exchanged_at - interval '1 min'"
 HEARD = "select id, snapshot->>'words' as words from perdure.finished"
 
 
@@ -45,10 +46,13 @@ async def test_put_back_each_open_lifecycle_goes_on_from_its_record_with_all_its
         await say(world, "a", 2)
         await world.client.start(KeptSale, "later", Sale(words=1))
         await world.asked("sale", "later")
+        for _ in range(2):  # which the Temporal of before does not know
+            await exchange_mark(world)
     world.temporal.stop()
     shutil.rmtree(files)
     shutil.copytree(kept, files)
     world.temporal.start()
+    await world.db.execute(LONG_AGO)
 
     command = ("recover", "--put-back", "--yes", "--by", "ann", "--note", "last night's backup")
     process = await asyncio.create_subprocess_exec(
@@ -66,6 +70,13 @@ async def test_put_back_each_open_lifecycle_goes_on_from_its_record_with_all_its
     heard = {row["id"]: row["words"] for row in await world.db.fetch(HEARD)}
     assert heard == {"a": "[1, 2, 3]", "b": "[1, 2, 3]", "later": "[1]"}
     assert set(world.counterparty.accepted.values()) == {1}
+
+
+async def exchange_mark(world: World) -> None:
+    """Let the worker exchange the database's mark, as it does every 10 s."""
+    mark = await world.db.fetchval("select mark from perdure.database")
+    await world.db.execute(LONG_AGO)
+    await world.until(lambda: world.db.fetchval("select mark <> $1 from perdure.database", mark), "exchanged")
 
 
 async def say(world: World, name: str, word: int) -> None:

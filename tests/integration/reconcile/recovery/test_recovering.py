@@ -487,6 +487,11 @@ async def rebound_while_a_worker_exchanges_the_mark(world: World, other: Exchang
         await each.close()
 
 
+async def test_a_database_that_no_worker_has_used_stays_unbound(world: World) -> None:
+    await rebind(world.db, Exchange(world.temporal_client, world.config), print)
+    assert await world.db.fetchval("select mark is null from perdure.database")
+
+
 async def test_the_input_that_todays_code_can_not_read_is_said_by_the_run(world: World) -> None:
     async with world.worker(app):
         await start(world, "a")

@@ -147,7 +147,7 @@ async def test_files_that_were_put_back_stand_still_until_it_is_said(worlds: Wor
     await asyncio.to_thread(put_back, server, files)
     await asyncio.to_thread(server.start)
     world.db = await asyncpg.connect(world.dsn)
-    assert "an older state of it was put back" in await worlds.refused(world)
+    assert "an older state of it or of Temporal was put back" in await worlds.refused(world)
     assert "began" in await claimed(world, What.RESTORED)
     async with world.worker(app):
         assert await world.ended("lookup", "lost") == "done"
