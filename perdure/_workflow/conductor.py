@@ -19,6 +19,7 @@ from perdure._workflow.arriving import go_ahead, note_wait
 from perdure._workflow.author import Author
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, Part, fail, to_its_end, until
+from perdure._workflow.ordering import order_tasks
 from perdure._workflow.passing import passed
 from perdure._workflow.performing import Performance
 from perdure._workflow.reading import Unreadable, read, stand_still
@@ -59,6 +60,7 @@ class Conductor:
     """
 
     def __init__(self, author: Author) -> None:
+        order_tasks(asyncio.get_running_loop())
         self._author = author
         self.run = RunState(author)
         self.recorder = Recorder(self.run, author)

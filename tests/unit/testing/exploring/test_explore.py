@@ -67,6 +67,13 @@ def test_an_effect_whose_receipt_did_not_fit_expires_once_the_database_has_lost_
     assert end.at < 1 + 60
 
 
+def test_the_branches_of_a_task_group_are_cancelled_in_the_same_order_each_time() -> None:
+    branches = [[["until", 50 + number]] for number in range(8)]
+    given = Program(steps=[["within", 1, [["group", branches]]]])
+    one = Scenario(seed=1, given=given, builds=(0,))
+    assert len({of_random_lifecycles().world(one).trace.hexdigest() for _ in range(4)}) == 1
+
+
 def test_a_comment_notification_keeps_every_promise() -> None:
     comment = Comment(id=1, post_id=1, author="ann", body="hello", recipient="bob@example.org")
     explore(CommentNotification, comment, other_side={SEND_MAIL: Accepted(queue_id="4F2")}, once=[SEND_MAIL], runs=60)
