@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from temporalio import workflow
+
 from perdure._wire.orders import Report
 from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure._workflow.effect_record import EffectRecord
@@ -12,6 +14,8 @@ from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import DeclarationError
+
+SHOWN_FIRST = "perdure: the state of an attempt is shown before it is written again"
 
 
 class AttemptMoves:
@@ -152,9 +156,14 @@ class AttemptMoves:
         if run.requests.stopped:  # the state on record is that of `cancelling`, or of a handler
             return
         if run.declared.allows(run.state, enters):
-            if standing in (run.state, enters) and self._recorder.overwrites(begun_at):
+            writes = standing in (run.state, enters) and self._recorder.overwrites(begun_at)
+            shows_first = not writes or workflow.patched(SHOWN_FIRST)
+            if shows_first:  # a write that another branch orders meanwhile has to show this state
+                self._recorder.show(enters)
+            if writes:
                 await self._recorder.move(enters)
-            self._recorder.show(enters)
+            if not shows_first:
+                self._recorder.show(enters)
 
     def ended_in_then(self, view: EffectView | None, standing: str | None) -> bool:
         """Whether an attempt without an answer was done, and its `then` was committed with the outcome."""
