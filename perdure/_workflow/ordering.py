@@ -40,7 +40,9 @@ def order_tasks(loop: Any) -> None:
     Args:
         loop: the loop of the run, which is the SDK's workflow instance.
     """
-    create, numbers = loop.create_task, count(1)
+    create, register, numbers = loop.create_task, getattr(loop, "_register_task", None), count(1)
+    if register is None:  # a version of the SDK that keeps its tasks elsewhere: the order is that of addresses
+        return
 
     def create_task(
         code: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
@@ -49,7 +51,7 @@ def order_tasks(loop: Any) -> None:
             task: asyncio.Task[Any] = create(code, name=name, context=context)
             return task
         numbered = _Numbered(next(numbers), code, loop=loop, context=context)
-        loop._register_task(numbered, name=name)
+        register(numbered, name=name)
         return numbered
 
     loop.create_task = create_task
