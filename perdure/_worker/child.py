@@ -79,7 +79,6 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._began = 0.0
-        self._has_been_ready = False
 
     @property
     def pid(self) -> int | None:
@@ -118,10 +117,6 @@ class Child:
             else:
                 why = {"status": self.status}
             lived = time.monotonic() - began
-            if self.starts == 1:
-                self.first_status = self.status
-                if (self.status or 0) > 0 and not self._has_been_ready:
-                    self.failed_at_first.set()
             pause = 0.0 if lived > WELL and "status" in why else min(max(2 * pause, 1.0), LONGEST_PAUSE)
             sentence = "a process ended; it is replaced" if "status" in why else "a process can't be started"
             log_event(log, sentence, level=logging.ERROR, process=self.name, **why, pause=pause)
@@ -165,14 +160,18 @@ class Child:
             # The output is read to its end, also after a cancellation: the last lines show how the process stopped.
             self._reading = asyncio.create_task(self._read(self.name, process.stdout))
         try:
-            return await process.wait()
+            status = await process.wait()
+            if self.starts == 1:
+                self.first_status = status
+                if status > 0 and not self.ready.is_set():
+                    self.failed_at_first.set()
+            return status
         finally:
             self.ready.clear()
             becoming_ready.cancel()
 
     async def _become_ready(self) -> None:
         await self._until_ready()
-        self._has_been_ready = True
         self.ready.set()
         self._is("running")
 
