@@ -261,6 +261,10 @@ class World:
 
         await self.until(set_it, f"{deployment} is current")
 
+    async def mark_grows_old(self) -> None:
+        """Let the last exchange of the database's mark be a minute ago, so that the next one is due."""
+        await self.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+
     async def until(self, holds: Callable[[], Any], what: str, *, every: float = 0.02) -> Any:
         """Poll until `holds()` (maybe a coroutine) is true; see `tests.deadline.until`."""
         return await until(holds, what, every=every)

@@ -119,7 +119,7 @@ async def lost(world: World, temporal_client: TemporalOnPostgres) -> None:
     """Temporal is gone with all that it had, and an empty one is in its place. Somebody sees it a minute later."""
     await asyncio.to_thread(temporal_client.forget)
     await asyncio.to_thread(temporal_client.start)
-    await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+    await world.mark_grows_old()
 
 
 async def brought_to_their_ends(world: World) -> None:

@@ -118,7 +118,7 @@ async def test_a_worker_that_starts_finds_the_ended_keeper_and_goes_on(world: Wo
                 return await keeper_of(world) is WorkflowExecutionStatus.CANCELED
 
             await world.until(closed, "cancelled")
-    await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+    await world.mark_grows_old()
     async with world.worker(app):
         await world.until(partial(keeps, world), "the keeper is back")
         await world.handle("staying", "a").signal("go")

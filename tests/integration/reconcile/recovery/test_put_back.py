@@ -16,7 +16,6 @@ from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import in_time
 from tests.world import World
 
-LONG_AGO = "update perdure.database set exchanged_at = exchanged_at - interval '1 min'"
 HEARD = "select id, snapshot->>'words' as words from perdure.finished"
 
 
@@ -52,7 +51,7 @@ async def test_put_back_each_open_lifecycle_goes_on_from_its_record_with_all_its
     shutil.rmtree(files)
     shutil.copytree(kept, files)
     world.temporal.start()
-    await world.db.execute(LONG_AGO)
+    await world.mark_grows_old()
 
     command = ("recover", "--put-back", "--yes", "--by", "ann", "--note", "last night's backup")
     process = await asyncio.create_subprocess_exec(
@@ -75,7 +74,7 @@ async def test_put_back_each_open_lifecycle_goes_on_from_its_record_with_all_its
 async def exchange_mark(world: World) -> None:
     """Let the worker exchange the database's mark, as it does every 10 s."""
     mark = await world.db.fetchval("select mark from perdure.database")
-    await world.db.execute(LONG_AGO)
+    await world.mark_grows_old()
     await world.until(lambda: world.db.fetchval("select mark <> $1 from perdure.database", mark), "exchanged")
 
 

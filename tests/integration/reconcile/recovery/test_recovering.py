@@ -461,7 +461,7 @@ async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(
     with pytest.raises(NotNow, match=r"answered . s ago: correct TEMPORAL_ADDRESS"):
         await why_lost(world.db, other)
     assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None
-    await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+    await world.mark_grows_old()
     assert f"here '{database}' is" in str(await why_lost(world.db, other))
     await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).terminate()
     assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None, "a worker starts it again"
