@@ -135,7 +135,10 @@ class Connection:
         await world.incidents.reach(self._worker, "before the commit")
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
-        answer = await self._database.store.write(write, patience=patience)
+        answer = await database.store.write(write, patience=patience)
+        if write.move is not None and write.move.final and answer.gate is Gate.OPEN:
+            entity = Entity(write.lifecycle, write.id, write.generation)
+            world.observed.on_record_at_end[entity] = {*database._effects(entity)}
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")

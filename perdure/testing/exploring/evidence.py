@@ -84,6 +84,7 @@ class Evidence:
         skipped: states that the mirror may not have shown: their write came after that of a later state, or not at all.
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
+        on_record_at_end: keys of the effects that the fence had on record when their generation ended.
         histories_lost: whether Temporal has lost the history of a run.
         tasks_lost: whether a workflow task was lost.
         performed_again: keys that the author's code has performed more than once; None = not known, or what the author
@@ -108,6 +109,7 @@ class Evidence:
     skipped: Collection[str] = ()
     settled_by_person: Collection[str] = ()
     records_lost: bool = False
+    on_record_at_end: Collection[str] = ()
     histories_lost: bool = False
     tasks_lost: bool = False
     performed_again: Collection[str] | None = None

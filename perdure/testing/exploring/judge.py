@@ -104,8 +104,9 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
     if view.status is EffectStatus.DONE and not done and key not in evidence.settled_by_person:
         yield Finding("on record as done, and was not", key)
     # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle. The same if
-    # the history of the run that performed it was lost as well, and a worker records the outcome after that.
-    lost = evidence.records_lost and (bool(results) or evidence.histories_lost)
+    # the workflow task that performed it, or the history of its run, was lost as well, and a worker records the outcome
+    # after the end.
+    lost = evidence.records_lost and (bool(results) or key not in evidence.on_record_at_end)
     known = lost or key in evidence.told_in_doubt or any(each.in_doubt for each in results)
     if view.in_doubt and not known:
         yield Finding("doubt forgotten", f"{key}: {view.status}, results: {_kinds(results)}")

@@ -72,6 +72,24 @@ GONE = Scenario(
 )
 """The history that holds an update is lost in the middle of the update's attempt, and then the record of that attempt.
 Then its worker records the outcome."""
+FORGOTTEN = Scenario(
+    seed=51003,
+    given=Program(
+        steps=[
+            [
+                "within",
+                4,
+                [["gather", [[["perform", "look-up-on", "p51", {}]], [["perform", "escalate-inline", "p52", {}]]]]],
+            ]
+        ]
+    ),
+    calls={"escalate-inline": ["noted"]},
+    faults=(Fault("after the commit", 4, "freeze", 6.0),),
+    events=(Event(1.225, "restore", 12.0),),
+    builds=(1, 0),
+)
+"""A workflow task that attempts an effect is lost, and then the record of that attempt. The task that is made again is
+past the time limit, so it attempts nothing. Then the worker of the lost task records the outcome."""
 
 STALE = Scenario(
     seed=1,
@@ -118,8 +136,8 @@ def settles_nothing(monkeypatch: pytest.MonkeyPatch, ends_whatever_is_on_record:
 
 @pytest.mark.parametrize(
     "scenario",
-    [UNKNOWN, ANSWERED_AND_LOST, LEFT, AFTER_END, GONE],
-    ids=["unknown", "answered and lost", "left", "after the end", "gone"],
+    [UNKNOWN, ANSWERED_AND_LOST, LEFT, AFTER_END, GONE, FORGOTTEN],
+    ids=["unknown", "answered and lost", "left", "after the end", "gone", "forgotten"],
 )
 def test_an_open_doubt_on_record_is_no_finding(scenario: Scenario) -> None:
     assert shown(scenario) == []
