@@ -38,7 +38,9 @@ async def test_two_reconciliations_beside_a_relay_deliver_everything_once(world:
     async with world.worker(app):
         contexts = [await parts.context(), await parts.context()]
         await asyncio.gather(*(undelivered(context, None) for context in contexts))
-        assert await world.db.fetchval("select count(*) from perdure.outbox where error is not null") == 0
+        # None hinders another. A row that Temporal was too busy to accept in time is tried again.
+        errors = await world.db.fetch("select distinct error from perdure.outbox where error is not null")
+        assert {each["error"] for each in errors} <= {"Timeout expired"}
         await world.until(lambda: world.db.fetchval("select count(*) = 80 from perdure.finished"), "all done")
     assert world.counterparty.accepted == {f"lookup-inline/{number}/do-lookup-inline": 1 for number in range(1, 81)}
     assert await world.db.fetchval("select count(*) from perdure.finding where not mended") == 0
