@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 
 from perdure._operations.again import Workflows, start_again
+from perdure._operations.bulk import Seen
 from perdure._operations.consequences import receipt_problem
 from perdure._operations.possible import refusal
 from perdure._store.bounds import bounds
@@ -54,6 +55,7 @@ class Acts:
         workflows: where they are; None = Temporal is not asked.
         app: its declarations are checked before an act.
         asked: who, and why.
+        seen: how the entity was when it was chosen: the act is refused if it is not so any more; None = however it was.
     """
 
     client: Client
@@ -61,6 +63,7 @@ class Acts:
     workflows: Workflows | None
     app: App | None
     asked: OperatorRequest
+    seen: Seen | None = None
 
     async def resolve(
         self,
@@ -139,9 +142,15 @@ class Acts:
         in_doubt = any(each.status is EffectStatus.IN_DOUBT for each in standing.effects)
         return "its end is requested" + (": what is in doubt is to be resolved first" if in_doubt else "")
 
-    async def restart(self, entity: Entity, given: Any = None) -> str:
-        """Run a finished entity again, as a new generation with new keys."""
+    async def restart(self, entity: Entity, given: Any = None, generation: int | None = None) -> str:
+        """Run a finished entity again, as a new generation with new keys.
+
+        Args:
+            generation: the one that is meant; None = the one that was seen, or whichever it is.
+        """
         await self._standing(entity)
+        if generation is None and self.seen:
+            generation = self.seen.generation
         async with self._transaction(entity) as connection:
             number = await self.client.restart(
                 entity.lifecycle,
@@ -151,6 +160,8 @@ class Acts:
                 given=given,
                 connection=connection,
             )
+            if generation not in (None, number - 1):  # what the transaction did is undone
+                raise NotNow(f"{entity} was restarted meanwhile: generation {number - 1} has ended, not {generation}")
         return f"runs again, as generation {number}"
 
     async def note_look(self, entity: Entity) -> None:
@@ -162,7 +173,13 @@ class Acts:
     async def _standing(self, entity: Entity) -> EntityStatus:
         if self.app is not None:
             self.app.lifecycle(entity.lifecycle)
-        return await self.client.status(entity.lifecycle, entity.id)
+        standing = await self.client.status(entity.lifecycle, entity.id)
+        seen = self.seen or Seen(standing.generation)
+        if seen.generation != standing.generation:
+            raise NotNow(f"{entity} was restarted since it was chosen, and is {standing.state}")
+        if seen.state not in (None, standing.state):
+            raise NotNow(f"{entity} was {seen.state} when it was chosen, and is {standing.state} now")
+        return standing
 
     async def _settle(self, entity: Entity, standing: EntityStatus, given: Resolution) -> str:
         call = settling(standing, given)

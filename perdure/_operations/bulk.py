@@ -6,9 +6,9 @@ They go in the order of lifecycle and id, so whoever is interrupted can go on af
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perdure.contracts.keys import Entity
 from perdure.errors import DatabaseUnavailable, NotOnRecord, PerdureError, TemporalUnavailable
@@ -38,6 +38,30 @@ class Name(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.lifecycle}/{self.id}"
+
+
+class Seen(NamedTuple):
+    """How an entity was when it was chosen.
+
+    Attributes:
+        state: None = the choice does not depend on it.
+    """
+
+    generation: int
+    state: str | None = None
+
+
+class Choice(NamedTuple):
+    """An entity that was chosen for an act.
+
+    Attributes:
+        parts: the parts of it that are meant, such as its effects in doubt.
+        seen: how it was then; None = that makes no difference.
+    """
+
+    name: Name
+    parts: Sequence[Any] = ()
+    seen: Seen | None = None
 
 
 @dataclass(slots=True)
@@ -77,7 +101,7 @@ class Bulk:
         progress: called with the tally after each.
     """
 
-    act: Callable[[Entity], Awaitable[str]]
+    act: Callable[[Choice], Awaitable[str]]
     rate: float
     stop: asyncio.Event
     refused: Callable[[PerdureError], None]
@@ -86,21 +110,21 @@ class Bulk:
     _in_a_row: list[Name | None] = field(default_factory=list)
     """For each of those that nobody answered, one after the other: the one before it."""
 
-    async def run(self, names: AsyncIterator[Name]) -> Tally:
+    async def run(self, choices: AsyncIterator[Choice]) -> Tally:
         """Act on all of them, or until `stop` is set."""
         under_way: set[asyncio.Task[None]] = set()
         tally, began = self._tally, asyncio.get_running_loop().time()
         number = 0
         try:
-            async for name in names:
+            async for choice in choices:
                 await self._pause(began + number / self.rate if self.rate else began)
                 if len(under_way) >= AT_ONCE:
                     under_way = await _some(under_way)
                 if self.stop.is_set() or tally.unanswered:
                     tally.interrupted = tally.unanswered is None
                     break
-                under_way.add(asyncio.create_task(self._one(name, tally.last)))
-                tally.last, number = name, number + 1
+                under_way.add(asyncio.create_task(self._one(choice, tally.last)))
+                tally.last, number = choice.name, number + 1
         finally:
             while under_way:
                 under_way = await _some(under_way)
@@ -108,10 +132,10 @@ class Bulk:
             tally.last = min(self._in_a_row, key=lambda name: name or ())
         return tally
 
-    async def _one(self, name: Name, before: Name | None) -> None:
+    async def _one(self, choice: Choice, before: Name | None) -> None:
         tally = self._tally
         try:
-            await self.act(name.entity)
+            await self.act(choice)
         except (DatabaseUnavailable, TemporalUnavailable) as error:
             tally.unknown += 1
             self.refused(error)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from perdure._operations.bulk import Choice, Name, Seen
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.selection import PAGE, Named
 from perdure._store.schema import Connection
@@ -58,6 +59,11 @@ class FinishedRow:
     generation: int
     state: str
     finished_at: datetime
+
+    @property
+    def choice(self) -> Choice:
+        """It, for an act."""
+        return Choice(Name(self.lifecycle, self.id), seen=Seen(self.generation))
 
 
 async def select_finished(

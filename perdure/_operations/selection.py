@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from perdure._operations.bulk import Choice, Name, Seen
 from perdure._operations.condition import Condition
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._store.finding_kinds import KINDS
@@ -86,6 +87,12 @@ class Selection:
         """Whether it means less than everything that is open."""
         return replace(self, limit=None) != Selection()
 
+    @property
+    def regards_state(self) -> bool:
+        """Whether an entity may match no longer once it enters another state."""
+        stays = Selection(lifecycle=self.lifecycle, tenant=self.tenant, id=self.id, until=self.until, reach=self.reach)
+        return replace(self, limit=None) != stays
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -113,6 +120,12 @@ class Row:
     def entity(self) -> Entity:
         """Its name."""
         return Entity(self.lifecycle, self.id, self.generation)
+
+
+def choice(row: Row, selection: Selection) -> Choice:
+    """An entity that a filter matches, for an act."""
+    state = row.state if selection.regards_state else None
+    return Choice(Name(row.lifecycle, row.id), seen=Seen(row.generation, state))
 
 
 class Named(Protocol):

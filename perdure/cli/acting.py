@@ -6,9 +6,10 @@ import asyncio
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from perdure._operations.acts import Acts
-from perdure._operations.bulk import Bulk, Name, Tally
+from perdure._operations.bulk import Bulk, Choice, Name, Tally
 from perdure._operations.session import Session, session
 from perdure._text.shown import one_line
 from perdure.app import App
@@ -36,14 +37,14 @@ class Verb:
         name: of the command.
         how: what follows the entities in the question, as in `resolve 7 of order as not_done?`.
         done: what follows a number, as in `7 resolved as not_done`.
-        act: for one entity.
+        act: for one entity, with the parts of it that are meant, if a filter chose it.
         asks_temporal: whether the act sends an update to a workflow.
         ended_too: whether the act applies to finished entities, too, in the database alone.
     """
 
     name: str
     done: str
-    act: Callable[[Acts, Entity], Awaitable[str]]
+    act: Callable[[Acts, Entity, Sequence[Any]], Awaitable[str]]
     how: str = ""
     asks_temporal: bool = True
     ended_too: bool = False
@@ -87,7 +88,7 @@ async def _one(targets: Targets, verb: Verb, app: App | None, name: Name) -> Non
         if verb.ended_too:
             asks_temporal = not (await opened.client.status(entity.lifecycle, entity.id)).final
         acts = await opened.acts(asks_temporal=asks_temporal)
-        print_line(f"{entity}: {await verb.act(acts, entity)}")
+        print_line(f"{entity}: {await verb.act(acts, entity, ())}")
 
 
 async def _many(targets: Targets, verb: Verb, app: App | None) -> int:
@@ -95,31 +96,40 @@ async def _many(targets: Targets, verb: Verb, app: App | None) -> int:
     async with session(settings(), app, targets.asked, targets.timeout) as opened:
         async with opened.reading() as connection:
             await targets.check_names(connection, app)
-            count = await targets.count(connection, after)
+            until = await connection.fetchval("select clock_timestamp()")
+            count = await targets.count(connection, after, until)
         if not count:
             refuse("nothing matches", 1)
         if targets.dry_run:
-            async for row in _rows(targets, opened, after):
-                print_line(targets.shown(row))
+            async for page in _pages(targets, opened, after, until):
+                for row in page:
+                    print_line(targets.shown(row))
             return 0
         _ask(targets, verb, count)
         acts = await opened.acts(asks_temporal=verb.asks_temporal)
-        tally = await _carry_out(
-            targets, verb, acts, (Name(row.lifecycle, row.id) async for row in _rows(targets, opened, after)), count
-        )
+        tally = await _carry_out(targets, verb, acts, _choices(targets, opened, after, until), count)
     return _report(tally, verb, count)
 
 
-async def _rows(targets: Targets, opened: Session, after: Name | None) -> AsyncIterator[Any]:
-    """The entities, page by page. No connection is held between two pages."""
+async def _choices(targets: Targets, opened: Session, after: Name | None, until: datetime) -> AsyncIterator[Choice]:
+    async for page in _pages(targets, opened, after, until):
+        async with opened.reading() as connection:
+            choices = await targets.choices(connection, page, until)
+        for choice in choices:
+            yield choice
+
+
+async def _pages(
+    targets: Targets, opened: Session, after: Name | None, until: datetime
+) -> AsyncIterator[Sequence[Any]]:
+    """The entities that matched when the person was asked. No connection is held between two pages."""
     left = targets.limit
     while left is None or left > 0:
         async with opened.reading() as connection:
-            page = await targets.page(connection, after, left)
+            page = await targets.page(connection, after, left, until)
         if not page:
             return
-        for row in page:
-            yield row
+        yield page
         after, left = Name(page[-1].lifecycle, page[-1].id), None if left is None else left - len(page)
 
 
@@ -130,7 +140,7 @@ def _ask(targets: Targets, verb: Verb, count: int) -> None:
     confirm(question.strip(), targets.yes)
 
 
-async def _carry_out(targets: Targets, verb: Verb, acts: Acts, names: AsyncIterator[Name], count: int) -> Tally:
+async def _carry_out(targets: Targets, verb: Verb, acts: Acts, choices: AsyncIterator[Choice], count: int) -> Tally:
     stop = asyncio.Event()
     console = Console(stderr=True, soft_wrap=True)
     columns = (TextColumn(verb.name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -143,9 +153,12 @@ async def _carry_out(targets: Targets, verb: Verb, acts: Acts, names: AsyncItera
         def refused(error: PerdureError) -> None:
             console.print(f"perdure: {one_line(error)}", markup=False, highlight=False)
 
-        bulk = Bulk(lambda entity: verb.act(acts, entity), targets.rate, stop, refused, progress)
+        async def act(choice: Choice) -> str:
+            return await verb.act(replace(acts, seen=choice.seen), choice.name.entity, choice.parts)
+
+        bulk = Bulk(act, targets.rate, stop, refused, progress)
         _stop_on_interrupt(stop)
-        return await bulk.run(names)
+        return await bulk.run(choices)
 
 
 def _stop_on_interrupt(stop: asyncio.Event) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from perdure._operations.acts import Acts
 from perdure.cli.acting import Verb, carry_out
 from perdure.cli.cli import ACT, cli
 from perdure.cli.options import options_of
 from perdure.cli.printing import MOST, refuse
 from perdure.cli.targets import DoubtfulTargets, FinishedTargets, OpenTargets, Targets
+from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import NotNow
 
 
 class Outcome(StrEnum):
@@ -65,10 +69,15 @@ def resolve(
     if attempt is not None and targets.entity_id is None:
         refuse("--attempt is of one entity: give LIFECYCLE and ID", 2)
     given = None if receipt is None else _json(receipt, "--receipt")
+
+    async def act(acts: Acts, entity: Entity, doubts: Sequence[tuple[str, int]]) -> str:
+        key, meant = (effect, attempt) if targets.entity_id else _only(entity, doubts, effect)
+        return await acts.resolve(entity, EffectStatus(outcome), given, key, meant)
+
     verb = Verb(
         "resolve",
         f"resolved as {outcome}",
-        lambda acts, entity: acts.resolve(entity, EffectStatus(outcome), given, effect, attempt),
+        act,
         how=f"as {outcome}" + (", all with this one receipt" if receipt and targets.entity_id is None else ""),
         asks_temporal=not targets.ended,
         ended_too=True,
@@ -86,7 +95,7 @@ def retry(targets: OpenTargets) -> None:
     was refused or nothing matches.
     """
     by_name = targets.entity_id is not None
-    carry_out(targets, Verb("retry", "go on", lambda acts, entity: acts.retry(entity, send_refused=by_name)))
+    carry_out(targets, Verb("retry", "go on", lambda acts, entity, _: acts.retry(entity, send_refused=by_name)))
 
 
 @cli.command(
@@ -99,7 +108,7 @@ def send_again(targets: OpenTargets, effect: Effect = None) -> None:
     Exit status 1 if one was refused or nothing matches.
     """
     _needs_note(targets)
-    carry_out(targets, Verb("send-again", "go anew", lambda acts, entity: acts.send_again(entity, effect)))
+    carry_out(targets, Verb("send-again", "go anew", lambda acts, entity, _: acts.send_again(entity, effect)))
 
 
 @cli.command(
@@ -114,7 +123,7 @@ def cancel(targets: OpenTargets) -> None:
     known beforehand. Exit status 1 if one was refused or nothing matches.
     """
     carry_out(
-        targets, Verb("cancel", "requested to end", lambda acts, entity: acts.cancel(entity), asks_temporal=False)
+        targets, Verb("cancel", "requested to end", lambda acts, entity, _: acts.cancel(entity), asks_temporal=False)
     )
 
 
@@ -129,6 +138,15 @@ def restart(
         typer.FileText | None,
         typer.Option("--input", help="another input than last time, as JSON; - = standard input"),
     ] = None,
+    generation: Annotated[
+        int | None,
+        typer.Option(
+            help="with ID: the generation that is meant, as `generation` in `perdure show --json`; refused if the "
+            "entity was restarted since",
+            min=0,
+            max=MOST,
+        ),
+    ] = None,
 ) -> None:
     """Run what is finished again, as a new generation with new keys: everything happens once more.
 
@@ -137,12 +155,30 @@ def restart(
     _needs_note(targets)
     if given is not None and targets.entity_id is None:
         refuse("--input is of one entity: give LIFECYCLE and ID", 2)
+    if generation is not None and targets.entity_id is None:
+        refuse("--generation is of one entity: give LIFECYCLE and ID", 2)
     another = None if given is None else _json(given, "--input")
     if given is not None and another is None:
         refuse("--input is null, and would run it with the input of last time: leave --input out for that", 2)
     carry_out(
-        targets, Verb("restart", "restarted", lambda acts, entity: acts.restart(entity, another), asks_temporal=False)
+        targets,
+        Verb(
+            "restart",
+            "restarted",
+            lambda acts, entity, _: acts.restart(entity, another, generation),
+            asks_temporal=False,
+        ),
     )
+
+
+def _only(entity: Entity, doubts: Sequence[tuple[str, int]], effect: str | None) -> tuple[str, int]:
+    """The effect in doubt that is meant, and the number of its attempt."""
+    meant = [each for each in doubts if effect in (None, each[0], slot_of(*Key(each[0]).performance[:2]))]
+    if not meant:
+        raise NotNow(f"{entity}: no attempt is in doubt that had begun when the command counted: run it again")
+    if len(meant) > 1:
+        raise NotNow(f"{entity}: name one of these by --effect: {', '.join(key for key, _ in meant)}")
+    return meant[0]
 
 
 def _needs_note(targets: Targets) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure._operations import selection
-from perdure._operations.bulk import Name
+from perdure._operations import doubts, selection
+from perdure._operations.bulk import Choice, Name
 from perdure._operations.condition import Condition
 from perdure._operations.doubts import DoubtSelection, count_doubtful, select_doubtful
 from perdure._operations.durations import duration
@@ -93,12 +93,18 @@ class Targets:
         """Make sure that lifecycle and state are names of something; raises `InvalidSetting`."""
         await selection.check(connection, Selection(lifecycle=self.lifecycle, state=self.state), app)
 
-    async def count(self, connection: Connection, after: Name | None) -> int:
-        """How many there are."""
+    async def count(self, connection: Connection, after: Name | None, until: datetime) -> int:
+        """How many there are, of those that were there by `until`."""
         raise NotImplementedError
 
-    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[Any]:
+    async def page(
+        self, connection: Connection, after: Name | None, limit: int | None, until: datetime
+    ) -> Sequence[Any]:
         """The next of them, in the order of lifecycle and id."""
+        raise NotImplementedError
+
+    async def choices(self, connection: Connection, page: Sequence[Any], until: datetime) -> Sequence[Choice]:
+        """Those of a page, for an act."""
         raise NotImplementedError
 
     def shown(self, row: Any) -> str:
@@ -130,13 +136,19 @@ class OpenTargets(Targets):
         """See base class."""
         await selection.check(connection, self._selection(None), app)
 
-    async def count(self, connection: Connection, after: Name | None) -> int:
+    async def count(self, connection: Connection, after: Name | None, until: datetime) -> int:
         """See base class."""
-        return await selection.count(connection, self._selection(self.limit), after)
+        return await selection.count(connection, self._selection(self.limit, until), after)
 
-    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[Row]:
+    async def page(
+        self, connection: Connection, after: Name | None, limit: int | None, until: datetime
+    ) -> Sequence[Row]:
         """See base class."""
-        return await selection.select(connection, self._selection(limit), after)
+        return await selection.select(connection, self._selection(limit, until), after)
+
+    async def choices(self, connection: Connection, page: Sequence[Row], until: datetime) -> Sequence[Choice]:
+        """See base class."""
+        return [selection.choice(row, self._selection(None)) for row in page]
 
     def shown(self, row: Row) -> str:
         """See base class."""
@@ -147,7 +159,7 @@ class OpenTargets(Targets):
     def _filters(self) -> bool:
         return self._selection(None).filters
 
-    def _selection(self, limit: int | None) -> Selection:
+    def _selection(self, limit: int | None, until: datetime | None = None) -> Selection:
         return Selection(
             lifecycle=self.lifecycle,
             state=self.state,
@@ -159,6 +171,7 @@ class OpenTargets(Targets):
             finding=self.finding,
             limit=limit,
             stuck=self.stuck,
+            until=until,
         )
 
 
@@ -177,17 +190,23 @@ class DoubtfulTargets(OpenTargets):
         if self.ended and any((*of_open_ones, self.tenant)):
             refuse("beside --ended the filters are --lifecycle, --state and --limit", 2)
 
-    async def count(self, connection: Connection, after: Name | None) -> int:
+    async def count(self, connection: Connection, after: Name | None, until: datetime) -> int:
         """See base class."""
         if self.ended:
-            return await count_doubtful(connection, self._doubts(self.limit), after)
-        return await super().count(connection, after)
+            return await count_doubtful(connection, self._doubts(self.limit, until), after)
+        return await super().count(connection, after, until)
 
-    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[Any]:
+    async def page(
+        self, connection: Connection, after: Name | None, limit: int | None, until: datetime
+    ) -> Sequence[Any]:
         """See base class."""
         if self.ended:
-            return await select_doubtful(connection, self._doubts(limit), after)
-        return await super().page(connection, after, limit)
+            return await select_doubtful(connection, self._doubts(limit, until), after)
+        return await super().page(connection, after, limit, until)
+
+    async def choices(self, connection: Connection, page: Sequence[Any], until: datetime) -> Sequence[Choice]:
+        """See base class: with the effects in doubt."""
+        return await doubts.choices(connection, self._doubts(None, until), page)
 
     def shown(self, row: Any) -> str:
         """See base class."""
@@ -198,8 +217,15 @@ class DoubtfulTargets(OpenTargets):
     def _filters(self) -> bool:
         return self.ended or super()._filters()
 
-    def _doubts(self, limit: int | None) -> DoubtSelection:
-        return DoubtSelection(lifecycle=self.lifecycle, ended=True, state=self.state, limit=limit)
+    def _doubts(self, limit: int | None, until: datetime) -> DoubtSelection:
+        return DoubtSelection(
+            lifecycle=self.lifecycle,
+            ended=self.ended,
+            waiting=not self.ended,
+            state=self.state,
+            limit=limit,
+            until=until,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,13 +235,19 @@ class FinishedTargets(Targets):
     since: Annotated[str | None, _filter("finished then or later: 2026-07-01, 2026-07-01T12:00Z, or 2h = ago")] = None
     before: Annotated[str | None, _filter("finished before then")] = None
 
-    async def count(self, connection: Connection, after: Name | None) -> int:
+    async def count(self, connection: Connection, after: Name | None, until: datetime) -> int:
         """See base class."""
-        return await count_finished(connection, self._selection(self.limit), after)
+        return await count_finished(connection, self._selection(self.limit, until), after)
 
-    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[FinishedRow]:
+    async def page(
+        self, connection: Connection, after: Name | None, limit: int | None, until: datetime
+    ) -> Sequence[FinishedRow]:
         """See base class."""
-        return await select_finished(connection, self._selection(limit), after)
+        return await select_finished(connection, self._selection(limit, until), after)
+
+    async def choices(self, connection: Connection, page: Sequence[FinishedRow], until: datetime) -> Sequence[Choice]:
+        """See base class."""
+        return [row.choice for row in page]
 
     def shown(self, row: FinishedRow) -> str:
         """See base class."""
@@ -224,12 +256,12 @@ class FinishedTargets(Targets):
     def _filters(self) -> bool:
         return self._selection(None).filters
 
-    def _selection(self, limit: int | None) -> FinishedSelection:
+    def _selection(self, limit: int | None, until: datetime | None = None) -> FinishedSelection:
         return FinishedSelection(
             lifecycle=self.lifecycle,
             state=self.state,
             since=instant(self.since),
-            before=instant(self.before),
+            before=min((each for each in (instant(self.before), until) if each is not None), default=None),
             tenant=self.tenant,
             limit=limit,
         )

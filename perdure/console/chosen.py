@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from perdure._operations import selection
-from perdure._operations.bulk import Name
+from perdure._operations.bulk import Choice, Name
 from perdure._operations.condition import Condition
-from perdure._operations.doubts import Doubt, DoubtSelection, count_doubts, keys_in_doubt, next_doubts, select_doubtful
+from perdure._operations.doubts import Doubt, DoubtSelection, choices, count_doubts, next_doubts, select_doubtful
 from perdure._operations.durations import duration
 from perdure._operations.finished import FinishedSelection, count_finished, select_finished
 from perdure._operations.reach import Reach
@@ -46,15 +46,9 @@ class Chosen(ABC):
         """Some of them, to be shown."""
         return (await self.page(connection, None))[:SAMPLE]
 
-    async def doubts(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[tuple[str, int]]]:
-        """Their effects in doubt that are meant: the key, and the number of the last attempt; none = not asked for."""
-        return {}
-
-    async def following(self, connection: Connection, after: Name | None) -> dict[Name, Sequence[tuple[str, int]]]:
-        """The next of them, each with its effects in doubt that are meant."""
-        names = [Name(row.lifecycle, row.id) for row in await self.page(connection, after)]
-        doubts = await self.doubts(connection, names)
-        return {name: doubts.get(name, []) for name in names}
+    @abstractmethod
+    async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
+        """The next of them, for an act."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +65,10 @@ class Open(Chosen):
         """See base class."""
         return await selection.select(connection, self.wanted, after)
 
+    async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
+        """See base class."""
+        return [selection.choice(row, self.wanted) for row in await self.page(connection, after)]
+
 
 @dataclass(frozen=True)
 class Finished(Chosen):
@@ -85,6 +83,10 @@ class Finished(Chosen):
     async def page(self, connection: Connection, after: Name | None) -> Sequence[Any]:
         """See base class."""
         return await select_finished(connection, self.wanted, after)
+
+    async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
+        """See base class."""
+        return [row.choice for row in await self.page(connection, after)]
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,9 @@ class Doubtful(Chosen):
         """See base class."""
         return await select_doubtful(connection, self.wanted, after)
 
-    async def doubts(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[tuple[str, int]]]:
-        """See base class."""
-        found: dict[Name, list[tuple[str, int]]] = {}
-        for each in await keys_in_doubt(connection, self.wanted, names):
-            found.setdefault(Name(each.lifecycle, each.id), []).append((each.key, each.attempts))
-        return found
+    async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
+        """See base class: with the effects in doubt that are meant."""
+        return await choices(connection, self.wanted, await self.page(connection, after))
 
     async def sample(self, connection: Connection) -> Sequence[Any]:
         """See base class."""

@@ -6,19 +6,18 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from perdure._operations.bulk import Bulk, Name, Tally
+from perdure._operations.bulk import Bulk, Choice, Name, Tally
 from perdure._store.schema import Connection
 from perdure._text.privacy import describe
 from perdure._text.shown import one_line
 from perdure.console.folder import Folder
 from perdure.console.lasting import Lasting
 from perdure.console.roles import Person, Role
-from perdure.console.verbs import Fields, Parts, Verb
-from perdure.contracts.keys import Entity
+from perdure.console.verbs import Fields, Verb
 from perdure.errors import Forbidden, NotNow, PerdureError
 from perdure.logs import log_event
 
@@ -28,8 +27,8 @@ MOST, MOST_OF_ALL = 3, 30
 """Jobs under way of one person, and of all."""
 KEPT = 200
 """Jobs that are remembered; what they did is on record in any case."""
-Following = Callable[[Connection, Name | None], Awaitable[Mapping[Name, Parts]]]
-"""The next entities of a job behind one, each with the parts of it that are meant; none = that was the last."""
+Following = Callable[[Connection, Name | None], Awaitable[Sequence[Choice]]]
+"""The next entities of a job behind one; none = that was the last."""
 REFUSALS = 100
 """Refusals of one job that are shown, the newest ones."""
 
@@ -68,30 +67,28 @@ class Job:
         """Do it, until all are dealt with, it is stopped, or its person is revoked; while the database is away, it
         waits."""
         self.lasting = lasting
-        parts: dict[Name, Parts] = {}
 
-        async def names() -> AsyncIterator[Name]:
+        async def choices() -> AsyncIterator[Choice]:
             after: Name | None = None
 
-            async def next_page(connection: Connection) -> Mapping[Name, Parts]:
+            async def next_page(connection: Connection) -> Sequence[Choice]:
                 return await following(connection, after)
 
             while page := await lasting.read(next_page):
-                parts.update(page)
-                for name in page:
-                    yield name
-                    after = name
+                for choice in page:
+                    yield choice
+                    after = choice.name
 
-        async def act(entity: Entity) -> str:
-            chosen = parts.pop(Name(entity.lifecycle, entity.id), ())
+        async def act(choice: Choice) -> str:
+            entity = choice.name.entity
 
             async def do() -> str:
                 if self.revoked():
                     self.stop.set()
                     raise Forbidden(f"{entity}: {self.by} was revoked")
-                return await self.verb.act(lasting.acts, entity, chosen, fields)
+                return await self.verb.act(replace(lasting.acts, seen=choice.seen), entity, choice.parts, fields)
 
-            return await lasting.act(do, entity, len(chosen) or 1, since)
+            return await lasting.act(do, entity, len(choice.parts) or 1, since)
 
         def refused(error: PerdureError) -> None:
             self.refusals.append(one_line(error)[:500])
@@ -101,7 +98,7 @@ class Job:
 
         try:
             since = await lasting.begin()
-            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(names())
+            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(choices())
             self.problem = str(self.tally.unanswered) if self.tally.unanswered else None
         except PerdureError as error:
             self.problem = str(error)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from starlette.responses import Response
 
 from perdure._operations.acts import Acts
-from perdure._operations.bulk import Name
+from perdure._operations.bulk import Choice, Name
 from perdure._store.schema import Connection
 from perdure.console.guarding import log
 from perdure.console.jobs import Following, Job, new_id
@@ -66,12 +66,12 @@ async def act_on_many(
         rest: address of the page that shows those that are left.
     """
 
-    async def names(connection: Connection, after: Name | None) -> dict[Name, Parts]:
+    async def choices(connection: Connection, after: Name | None) -> list[Choice]:
         found = await following(connection, after.entity if after else None)
-        return {Name(each.lifecycle, each.id): () for each in found}
+        return [Choice(Name(each.lifecycle, each.id)) for each in found]
 
     job = Job(new_id(), view.person.name, verb, words, total, RATE, rest)
-    return await begin(view, job, names, asks_temporal=verb.asks_temporal)
+    return await begin(view, job, choices, asks_temporal=verb.asks_temporal)
 
 
 async def begin(

@@ -8,7 +8,7 @@ from functools import partial
 from starlette.responses import Response
 
 from perdure._operations.acts import Acts
-from perdure._operations.bulk import Name
+from perdure._operations.bulk import Choice, Name
 from perdure._operations.rejected import (
     Rejected,
     RejectedSelection,
@@ -146,12 +146,10 @@ async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Resp
     return await begin(view, job, partial(_following, wanted), asks_temporal=False, act=f"rejected {verb.name}")
 
 
-async def _following(
-    wanted: RejectedSelection, connection: Connection, after: Name | None
-) -> dict[Name, Sequence[int]]:
+async def _following(wanted: RejectedSelection, connection: Connection, after: Name | None) -> list[Choice]:
     """The next entities, with the numbers of what was rejected of each."""
     found = await rejected_by_entity(connection, wanted, after or ("", ""), _PAGE)
-    return {Name(lifecycle, entity_id): seqs for lifecycle, entity_id, seqs in found}
+    return [Choice(Name(lifecycle, entity_id), seqs) for lifecycle, entity_id, seqs in found]
 
 
 def _verb(view: View) -> Verb:

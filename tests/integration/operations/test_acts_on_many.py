@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from perdure._operations.session import session
+from perdure.cli.acting import _choices as chosen
+from perdure.cli.targets import OpenTargets
+from perdure.errors import AlreadyFinished, NotNow
+from perdure.settings import settings
 from tests.apps.talking import app
 from tests.command import perdure
 from tests.integration.operations.acts import LOST, delivered, parked, record, untouched
@@ -165,3 +171,86 @@ async def test_all_in_doubt_are_resolved_as_done_with_one_receipt(world: World) 
         assert (end.exit_code, end.stdout, end.stderr) == (0, "3 resolved as done\n", "")
         assert [await world.ended("ring", each) for each in "123"] == ["done"] * 3
     assert [row[0] for row in await world.db.fetch("select receipt->>'number' from perdure.effect")] == ["7"] * 3
+
+
+async def test_what_ran_again_since_the_question_does_not_run_once_more(world: World) -> None:
+    await world.db.execute("select perdure.start('rest', n::text, '{}') from generate_series(1, 2) n")
+    await world.spawn("tests.apps.talking:app")
+    await world.until(lambda: world.db.fetchval("select count(*) = 2 from perdure.finished"), "both finished")
+    async with at_terminal(world, "restart", "--lifecycle", "rest", *BY_ANN, "--note", "again") as command:
+        await world.until(lambda: "restart 2 of rest?" in command.text, "the question")
+        meanwhile = await perdure(world, "restart", "rest", "2", "--by", "bob", "--note", "a friend asked")
+        assert meanwhile.exit_code == 0, meanwhile.stderr
+        again = "select count(*) = 1 from perdure.finished where id = '2' and generation = 1"
+        await world.until(lambda: world.db.fetchval(again), "it has ended again")
+        command.type("y\n")
+        assert await command.ended() == 0, command.text
+    assert "1 restarted" in command.text
+    generations = await world.db.fetch("select id, generation from perdure.ident order by id")
+    assert [tuple(row) for row in generations] == [("1", 1), ("2", 1)]
+
+
+async def test_nobody_answers_for_an_attempt_that_began_after_the_question(world: World) -> None:
+    world.counterparty.replies = [dict(LOST), dict(LOST)]
+    await world.db.execute("select perdure.start('ring', '1', '{}')")
+    await world.spawn("tests.apps.talking:app")
+    await parked(world)
+    resolving = ("--as", "not_done", "--note", "not in their log")
+    async with at_terminal(world, "resolve", "--lifecycle", "ring", *BY_ANN, *resolving) as command:
+        await world.until(lambda: "resolve 1 of ring as not_done?" in command.text, "the question")
+        meanwhile = await perdure(world, "resolve", "ring", "1", "--by", "bob", *resolving)
+        assert meanwhile.exit_code == 0, meanwhile.stderr
+        again = "select attempts = 2 and status = 'in_doubt' from perdure.effect"
+        await world.until(lambda: world.db.fetchval(again), "the next attempt is in doubt")
+        await parked(world)
+        command.type("y\n")
+        assert await command.ended() == 1, command.text
+    assert "ring/1: no attempt is in doubt that had begun when the command counted: run it again" in command.text
+    assert await world.db.fetchval(again), "it waits for an answer about itself"
+
+
+async def test_of_two_effects_in_doubt_the_named_one_is_resolved(world: World) -> None:
+    world.counterparty.replies = [dict(LOST)]
+    await world.db.execute("select perdure.start('ring', '1', '{}')")
+    await world.spawn("tests.apps.talking:app")
+    await parked(world)
+    await world.db.execute("""
+        insert into perdure.effect
+            (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
+        select key || '/more', lifecycle, id, generation, effect || '/more', token || '2', status, digest, first_at,
+            attempt_at, deadline from perdure.effect
+    """)
+    resolving = ("resolve", "--lifecycle", "ring", "--as", "abandoned", *BY_ANN, "--note", "silent", "--yes")
+    end = await perdure(world, *resolving)
+    assert (end.exit_code, end.stdout) == (1, "0 resolved as abandoned, 1 refused\n")
+    assert "ring/1: name one of these by --effect: ring/1/do-ring, ring/1/do-ring/more" in end.stderr
+    end = await perdure(world, *resolving, "--effect", "do-ring")
+    assert (end.exit_code, end.stdout) == (0, "1 resolved as abandoned\n"), end.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "refused"),
+    [("doing", "was doing when it was chosen, and is done now"), (None, "too late: already done")],
+    ids=["the state is chosen", "any state"],
+)
+async def test_an_entity_that_is_in_another_state_than_chosen_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: str | None, refused: str
+) -> None:
+    targets = OpenTargets(lifecycle="ring", state=state, by="ann")
+    for name, value in world.environment().items():
+        monkeypatch.setenv(name, value)
+    world.counterparty.replies = [dict(LOST)]
+    await world.db.execute("select perdure.start('ring', '1', '{}')")
+    async with world.worker(app), session(settings(), app, targets.asked, 20) as opened:
+        await parked(world)
+        until = await world.db.fetchval("select clock_timestamp()")
+        [choice] = [each async for each in chosen(targets, opened, None, until)]
+        by_bob = ("--by", "bob", "--note", "it rang")
+        end = await perdure(
+            world, "resolve", "ring", "1", "--as", "done", *by_bob, "--receipt", "-", given='{"number": 7}'
+        )
+        assert end.exit_code == 0, end.stderr
+        assert await world.ended("ring", "1") == "done"
+        acts = replace(await opened.acts(asks_temporal=False), seen=choice.seen)
+        with pytest.raises((NotNow, AlreadyFinished), match=refused):
+            await acts.cancel(choice.name.entity)

@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure._operations.bulk import AT_ONCE, UNANSWERED, Bulk, Name, Tally
-from perdure.contracts.keys import Entity
+from perdure._operations.bulk import AT_ONCE, UNANSWERED, Bulk, Choice, Name, Tally
 from perdure.errors import NotNow, TemporalUnavailable
 from tests.deadline import in_time
 
 
-async def names(count: int, lifecycle: str = "order") -> AsyncIterator[Name]:
+async def names(count: int, lifecycle: str = "order") -> AsyncIterator[Choice]:
     for number in range(count):
-        yield Name(lifecycle, f"{number:03}")
+        yield Choice(Name(lifecycle, f"{number:03}"))
 
 
 class Acting:
@@ -29,7 +28,8 @@ class Acting:
         self.stop_at: str | None = None
         self.bulk = Bulk(self.act, rate, self.stop, lambda error: self.refusals.append(str(error)), self.seen)
 
-    async def act(self, entity: Entity) -> str:
+    async def act(self, choice: Choice) -> str:
+        entity = choice.name.entity
         await asyncio.sleep(0)
         if entity.id == self.stop_at:
             self.stop.set()
@@ -53,9 +53,9 @@ async def test_a_refused_entity_does_not_stop_the_others() -> None:
 async def test_a_name_that_no_worker_takes_is_refused_alone() -> None:
     acting = Acting()
 
-    async def chosen() -> AsyncIterator[Name]:
-        yield Name("order", "a\u200b")
-        yield Name("order", "b")
+    async def chosen() -> AsyncIterator[Choice]:
+        yield Choice(Name("order", "a\u200b"))
+        yield Choice(Name("order", "b"))
 
     tally = await acting.bulk.run(chosen())
     assert (tally.accepted, tally.refused) == (1, 1)
