@@ -63,6 +63,9 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
         end = await perdure(world, "restart", "ring", "a", *ANN, "once more")
         assert (end.exit_code, end.stdout) == (0, "ring/a: runs again, as generation 1\n")
         assert await world.ended("ring", "a") == "done"
+        end = await perdure(world, "restart", "ring", "a", *ANN, "once more", "--generation", "0")
+        assert (end.exit_code, end.stdout) == (1, "")
+        assert "ring/a was restarted meanwhile: generation 1 has ended, not 0" in end.stderr
     assert await record(world, "ring", "a") == [
         ("doing", "ann", "do-ring resolved as done: it rang"),
         ("starting", "ann", "once more"),
