@@ -94,7 +94,9 @@ def _left(handler: Callable[..., Any], answers: bool, base: type[Any]) -> Callab
                 await self._perdure.waiter.until_apart()
                 await self._perdure.transitions.until_decided()
             return await begin(self, *given)
-        except (Leave, BaseExceptionGroup) as error:
+        except (Leave, BaseExceptionGroup, TimeoutError) as error:
+            if answers and isinstance(error, TimeoutError):  # it fails the update alone
+                raise
             reason = reason_of(error)
             self._perdure.left_by(reason)
             if answers:

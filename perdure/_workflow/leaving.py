@@ -19,6 +19,8 @@ from perdure.errors import DeclarationError
 
 T = TypeVar("T")
 
+STAYS_LEFT = "perdure: a branch that is left continues for no cancellation"
+
 
 class Leave(BaseException):
     """Leaves the author's code from inside; not an `Exception`, so that no handler there swallows it.
@@ -140,9 +142,14 @@ async def inside(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def for_ever() -> NoReturn:
-    """Wait for ever."""
+    """Wait for ever, although a time-out or a task group around the call may cancel it: code after the call must not
+    run, not even its `finally`."""
     while True:
-        await until(lambda: False)
+        try:
+            await until(lambda: False)
+        except asyncio.CancelledError:
+            if not workflow.patched(STAYS_LEFT):
+                raise
 
 
 async def until(condition: Callable[[], bool], timeout: float | None = None, summary: str | None = None) -> bool:
@@ -201,6 +208,9 @@ def reason_of(error: BaseException) -> Leave:
         if others is None and reasons is not None:
             return max((reason_of(each) for each in reasons.exceptions), key=lambda reason: reason.rank)
         error = others or error
+    if isinstance(error, TimeoutError):
+        # The SDK would close the workflow as failed, so that no corrected code could continue it.
+        raise DeclarationError("the lifecycle's code raised a TimeoutError that it did not catch") from error
     if isinstance(error, Exception):
         raise error
     # The SDK does not handle it: the workflow would stand still without a sign.
