@@ -17,7 +17,8 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, TOO_DEEP, is_too_deep, size_of
 from perdure.errors import TooLarge
 
-_PARTS = ("input", "snapshot", "memory", "receipt")
+_PARTS = {each: each for each in ("input", "snapshot", "memory", "receipt")} | {"given": "input of an effect"}
+"""The author's parts, by the names that orders have for them."""
 
 
 def check_size(entity: Entity, what: str, order: Any) -> None:
@@ -47,6 +48,6 @@ def _parts(order: Any) -> Iterator[tuple[str, Any]]:
     """The author's own parts of an order, with their names."""
     for name, value in (dict(order) if isinstance(order, BaseModel) else order).items():
         if name in _PARTS:
-            yield name, value
+            yield _PARTS[name], value
         elif isinstance(value, (BaseModel, dict)):
             yield from _parts(value)

@@ -32,7 +32,7 @@ from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken
 from perdure._workflow.reading import Unreadable
 from perdure.client import Resolution
 from perdure.contracts import EffectStatus
-from perdure.errors import DeclarationError
+from perdure.errors import DeclarationError, TooLarge
 from perdure.testing import (
     CANCEL_WORKFLOW,
     START,
@@ -519,8 +519,26 @@ class TestDoubts:
         )
 
 
+@workflow.defn(name="sending-much")
+class SendingMuch(Lifecycle[str, Way]):
+    """Sends many large inputs at once."""
+
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await asyncio.gather(*(self.perform(SEND, "x" * 100_000, suffix=f"{number}") for number in range(25)))
+        await self.enter(Way.DONE)
+
+
 class TestRenewals:
     """A run that goes on in a new one has got further than the one before it."""
+
+    async def test_inputs_that_do_not_fit_together_are_named(self) -> None:
+        script = {SEND: [NotDone("busy")] * 25 + [1] * 25}
+        with pytest.raises(TooLarge, match="bytes by part: input of an effect 2500050"):
+            await rehearse(SendingMuch, "x", script, renew_at_every_wait=True)
+        assert (await rehearse(SendingMuch, "x", script)).end == Way.DONE
 
     async def test_two_doubts_at_once_come_to_their_end(self) -> None:
         inline = INLINE["lookup"]
