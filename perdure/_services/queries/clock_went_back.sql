@@ -8,13 +8,6 @@ with relays as (
         for update skip locked
     ) ahead
     where r.id = ahead.id
-), reconciliations as ( -- or none would be due, and no finding over, until the clock has caught up
-    update perdure.reconciliation set began_at = least(began_at, now()), ended_at = least(ended_at, now())
-    where ctid in (
-        select ctid from perdure.reconciliation where greatest(began_at, ended_at) > clock_timestamp() for update skip locked)
-), findings as ( -- no earlier than the reconciliation that has found it, which would count it as over
-    update perdure.finding set first_seen = least(first_seen, now()), last_seen = least(last_seen, now())
-    where ctid in (select ctid from perdure.finding where last_seen > clock_timestamp() for update skip locked)
 )
 update perdure.outbox o
 set created_at = least(o.created_at, clock_timestamp()),

@@ -242,6 +242,27 @@ async def test_a_fleet_makes_one_reconciliation_after_its_start_and_no_more_unti
         )
 
 
+async def test_times_of_before_the_clock_went_back_come_to_the_present(
+    world: World, reconciliation: Reconciling
+) -> None:
+    context = await reconciliation.context()
+    await world.db.execute("""
+        update perdure.reconciliation set began_at = clock_timestamp() + interval '3 h',
+            ended_at = clock_timestamp() + interval '3 h';
+        insert into perdure.finding (kind, what, run, first_seen, last_seen)
+        select 'missing', 'x', run, ended_at, ended_at from perdure.reconciliation
+    """)
+    trigger = ReconciliationTrigger(context.pool, world.temporal_client, world.config)
+    trigger._looks_at = 0.0
+    await trigger.once()
+    assert await world.db.fetchval("select every(greatest(began_at, ended_at) <= now()) from perdure.reconciliation")
+    [times] = await world.db.fetch("""
+        select f.last_seen <= now() as present, f.last_seen >= r.began_at as is_of_it
+        from perdure.finding f join perdure.reconciliation r using (run)
+    """)
+    assert tuple(times) == (True, True), "and the finding is not over"
+
+
 async def test_a_lifecycle_that_saw_something_odd_is_looked_at_alone_and_once(world: World) -> None:
     ended = "select array_agg(summary->'only'->>1 order by run) from perdure.reconciliation where ended_at is not null"
     async with world.worker(app, reconciliation_grace=0.0, max_cached_workflows=0):

@@ -45,21 +45,6 @@ async def test_rows_of_before_are_delivered_and_only_the_times_of_the_app_are_wa
     assert await world.db.fetchval("select max(seen_at) <= now() and max(began_at) <= now() from perdure.relay")
 
 
-async def test_a_reconciliation_is_due_and_a_finding_is_over_although_they_are_of_before(
-    world: World, relay: Relay
-) -> None:
-    await world.db.execute(f"""
-        insert into perdure.reconciliation (asked_by, began_at, ended_at)
-        values ('a test', clock_timestamp() + {HOURS}, clock_timestamp() + {HOURS});
-        insert into perdure.finding (kind, what, run, first_seen, last_seen)
-        values ('missing', 'x', 1, clock_timestamp() + {HOURS}, clock_timestamp() + {HOURS})
-    """)
-    async with relay._pool.acquire() as connection:
-        await relay.presence.note(connection)
-    assert await world.db.fetchval("select greatest(began_at, ended_at) <= now() from perdure.reconciliation")
-    assert await world.db.fetchval("select greatest(first_seen, last_seen) <= now() from perdure.finding")
-
-
 async def test_the_oldest_row_is_measured_from_the_first_look_on(world: World, relay: Relay) -> None:
     await world.db.execute(START, "a")
     await world.db.execute(f"update perdure.outbox set created_at = created_at + {HOURS}, not_before = 'infinity'")
