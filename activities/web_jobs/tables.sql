@@ -7,7 +7,7 @@ create or replace function web_job.headers_fit(headers jsonb) returns boolean
 language sql immutable set search_path = web_job, pg_temp as $$
     select jsonb_typeof(headers) = 'object'
         and not headers @? '$.keyvalue() ? (@.value.type() != "string")'
-        and not headers @? '$.keyvalue() ? (@.value like_regex "[^\\t -~]")'
+        and not headers @? E'$.keyvalue() ? (@.value like_regex "[^\\\\t -~]")'
         and not headers @? '$.keyvalue() ? (!(@.key like_regex "^[!#$%&''*+.^_`|~0-9A-Za-z-]+$"))'
         and not headers @? '$.keyvalue() ? (@.key like_regex "^(host|connection|content-length|transfer-encoding|te|trailer|upgrade|expect|accept-encoding|idempotency-key|traceparent|content-digest|signature|signature-input|(perdure|proxy)-.*)$" flag "i")'
 $$;
@@ -15,7 +15,7 @@ $$;
 -- A URL that can be called: a template of RFC 6570, with none in its origin, no {+name}, no user and no fragment.
 create or replace function web_job.url_fits(url text) returns boolean
 language sql immutable set search_path = web_job, pg_temp as $$
-    select url ~ '^https?://(\[[0-9a-fA-F:.]+\]|[^][/?#{}@\\:]+)(:\d{1,5})?([/?]([^{}#]|\{[./;?&]?[A-Za-z0-9_.,:*%]+\})*)?$'
+    select url ~ E'^https?://(\\[[0-9a-fA-F:.]+\\]|[^][/?#{}@\\\\:]+)(:\\d{1,5})?([/?]([^{}#]|\\{[./;?&]?[A-Za-z0-9_.,:*%]+\\})*)?$'
         and url !~ '[^!-~]' and octet_length(url) <= 4000
 $$;
 
@@ -46,7 +46,7 @@ create table if not exists web_job.type (
     at_once int not null default 50 -- calls that one worker makes at a time
         constraint at_once_is_positive check (at_once > 0),
     signed_with text -- where the secret is, never what
-        constraint signed_with_is_env_name_or_file_path check (signed_with ~ '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)( (env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+))*$'),
+        constraint signed_with_is_env_name_or_file_path check (signed_with ~ E'^(env:[A-Za-z_][A-Za-z0-9_]*|file:/\\S+)( (env:[A-Za-z_][A-Za-z0-9_]*|file:/\\S+))*$'),
     callback boolean not null default false,
     disabled text constraint disabled_says_why_in_1_to_500_characters check (length(disabled) between 1 and 500),
     changed_at timestamptz not null default clock_timestamp(),
@@ -98,7 +98,7 @@ alter table web_job.type add column if not exists status_headers jsonb not null 
     constraint status_headers_are_texts_by_name_and_none_of_ours check (web_job.headers_fit(status_headers));
 alter table web_job.type add column if not exists status_signed_with text -- where the secret is, never what
     constraint status_signed_with_is_env_name_or_file_path check (
-        status_signed_with ~ '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)( (env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+))*$');
+        status_signed_with ~ E'^(env:[A-Za-z_][A-Za-z0-9_]*|file:/\\S+)( (env:[A-Za-z_][A-Za-z0-9_]*|file:/\\S+))*$');
 
 -- Which types its page may list as children, and how many levels of jobs may stand below the job that an app inserts.
 alter table web_job.type add column if not exists children text[] not null default '{}'

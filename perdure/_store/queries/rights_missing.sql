@@ -6,7 +6,7 @@ select needed || ' on perdure.' || quote_ident(c.relname)
 from pg_class c
     cross join lateral jsonb_array_elements_text(coalesce($1::jsonb -> c.relname::text, to_jsonb($2::text[]))) needed
 where c.relnamespace = to_regnamespace('perdure') and c.relkind in ('r', 'p') and not c.relispartition
-    and c.relname !~ '^(finished|transition)_\d{4}_\d{2}$'
+    and c.relname !~ '^(finished|transition)_[0-9]{4}_[0-9]{2}$'
     and not case when needed = 'delete' then has_table_privilege(c.oid, needed) else has_any_column_privilege(c.oid, needed) end
 union all
 select 'usage on perdure.' || quote_ident(c.relname)

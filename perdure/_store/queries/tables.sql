@@ -12,5 +12,5 @@ select quote_ident(c.relname) as name, c.relrowsecurity as secured,
             select from pg_policy p where p.polrelid = c.oid and p.polroles = array[g.grantee])) as grantees
 from pg_class c
 where c.relnamespace = to_regnamespace('perdure') and c.relkind in ('r', 'p') and not c.relispartition
-    and c.relname !~ '^(finished|transition)_\d{4}_\d{2}$' -- a month that is being dropped is no partition any more
+    and c.relname !~ '^(finished|transition)_[0-9]{4}_[0-9]{2}$' -- a month that is being dropped is no partition any more
 order by c.relname

@@ -3,7 +3,7 @@
 create or replace function perdure.check_entity(verb text, lifecycle text, entity_id text) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 declare
-    unseen constant text collate "C" := '[\u0001-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f'
+    unseen constant text collate "C" := E'[\u0001-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f'
         '\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb'
         '\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]';
 begin

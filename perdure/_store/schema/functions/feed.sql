@@ -10,7 +10,7 @@ declare
     notices int := (select coalesce(max(m.notice), 0) from month m);
     committed pg_snapshot := feed_snapshot();
     parts text[] := regexp_match(after,
-        '^([0-9a-f]{12})\.([0-9a-f]{8})/(\d+:\d+:[\d,]*)/(\d+:\d+:[\d,]*)/(\d{1,18})-(\d{0,18})/(-?\d{1,19})\.(\d{1,9})\.(\d{1,12})$');
+        '^([0-9a-f]{12})[.]([0-9a-f]{8})/([0-9]+:[0-9]+:[0-9,]*)/([0-9]+:[0-9]+:[0-9,]*)/([0-9]{1,18})-([0-9]{0,18})/(-?[0-9]{1,19})[.]([0-9]{1,9})[.]([0-9]{1,12})$');
     seen pg_snapshot;
     upto pg_snapshot;
     since bigint;

@@ -47,7 +47,7 @@ begin
     -- Table by table, because a month that is being dropped is no partition any more.
     for part in select c.relname, left(c.relname, -8) as parent, to_date(right(c.relname, 7), 'YYYY_MM') as month
         from pg_class c where c.relnamespace = 'perdure'::regnamespace and c.relkind = 'r'
-            and c.relname ~ '^(finished|transition)_\d{4}_\d{2}$'
+            and c.relname ~ '^(finished|transition)_[0-9]{4}_[0-9]{2}$'
     loop
         execute format('delete from perdure.%I where lifecycle = $1 and id = $2', part.relname) using i.lifecycle, i.id;
         get diagnostics gone = row_count;
@@ -55,6 +55,10 @@ begin
         update month m set forgotten = m.forgotten || jsonb_build_object(part.parent, coalesce((m.forgotten->>part.parent)::int, 0) + gone)
             where m.month = part.month and gone > 0;
     end loop;
+    if not deleted ?& '{finished,transition}' then
+        raise exception 'perdure.forget: the tables of the months are missing, so %/% was not erased', i.lifecycle, i.id
+            using hint = 'Make them: perdure migrate.', errcode = 'object_not_in_prerequisite_state';
+    end if;
     insert into transition (lifecycle, id, generation, version, state, why, made_by)
         values (i.lifecycle, i.id, i.generation, newest, i.final, 'forgotten', forget.made_by);
     return deleted;
