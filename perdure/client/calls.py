@@ -107,6 +107,19 @@ def rank(whose: str, priority: int) -> str | None:
     return None if priority == 3 else str(priority)
 
 
+def message(whose: str, message_id: str | None) -> str | None:
+    """`message_id` as it is given.
+
+    Raises:
+        InvalidInput: it begins as the ids of Perdure's own messages do.
+    """
+    if str(message_id).startswith("perdure-"):
+        raise InvalidInput(
+            f"{whose}: message_id={message_id!r}: ids that begin with perdure- are reserved: give another one"
+        )
+    return message_id
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset, bytes)):
         raise TypeError(f"{type(value).__name__} has no counterpart there")

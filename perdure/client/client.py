@@ -165,6 +165,7 @@ class Client:
             payload: the handler's argument, if it has one.
             connection: see `start`.
             message_id: makes a repeated call harmless: a message with the same id is delivered once. By default new.
+                Ids that begin with `perdure-` are reserved.
             not_before: the signal is not delivered before this time, which has a time zone.
 
         Raises:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.client.calls import Call, call, instant, rank
+from perdure.client.calls import Call, call, instant, message, rank
 from perdure.client.naming import Handler, entity_of, input_text, known, signal_text
 from perdure.telemetry import names, traces
 
@@ -46,7 +46,8 @@ def signal(
     handler, text = signal_text(entity, known(lifecycle, app), name, payload)
     due, traceparent = instant(str(entity), not_before), traces.headers().get(traces.TRACEPARENT)
     asked = call("signal", entity, name=handler)
-    return asked.also(payload=text, message_id=message_id, not_before=due, traceparent=traceparent)
+    known_by = message(str(entity), message_id)
+    return asked.also(payload=text, message_id=known_by, not_before=due, traceparent=traceparent)
 
 
 def cancel(lifecycle: Which, entity_id: object, by: str, note: str) -> Call:

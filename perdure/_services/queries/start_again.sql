@@ -3,7 +3,7 @@
 -- behind all that it can have received. Otherwise it would take them for those.
 with gap as (
     insert into perdure.message (lifecycle, id, generation, message_id, kind, name, ordinal, delivered_at)
-    select e.lifecycle, e.id, e.generation, 'epoch ' || perdure.epoch(), 'dropped', '', last.ordinal + 1000000, clock_timestamp()
+    select e.lifecycle, e.id, e.generation, 'perdure-epoch ' || perdure.epoch(), 'dropped', '', last.ordinal + 1000000, clock_timestamp()
     from perdure.entity e cross join lateral (
         select coalesce(max(m.ordinal), 0) as ordinal from perdure.message m
         where m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation

@@ -294,6 +294,8 @@ async def test_a_wrong_argument_is_refused_before_anything_is_sent(db: Any) -> N
             await CLIENT.signal(Counter, "a", Counter.tell, {"no": 1}, connection=db)
         with pytest.raises(InvalidInput, match=r"is no signal handler: put @workflow\.signal on it"):
             await CLIENT.signal(Counter, "a", Counter.add, 1, connection=db)
+        with pytest.raises(InvalidInput, match=r"counter/a: message_id='perdure-7': .*: give another one"):
+            await CLIENT.signal(Counter, "a", Counter.tell, "go", connection=db, message_id="perdure-7")
     assert await _written(db) == [0, 0, 0, 0, 0, 0]
 
 

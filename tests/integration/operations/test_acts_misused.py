@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncpg
 import pytest
 from typer.testing import Result
 
@@ -165,6 +166,21 @@ async def test_a_cancel_is_sent_and_noted_once_however_often_it_is_asked_for(wor
     assert (end.exit_code, end.stdout) == (0, f"rest/a: {said}\n")
     assert await world.db.fetchval("select count(*) from perdure.message where kind = 'cancel'") == 1
     assert await world.db.fetchval("select count(*) from perdure.transition where made_by = 'ann'") == 1
+
+
+async def test_no_message_of_an_application_is_taken_for_a_request_of_perdure(world: World) -> None:
+    await world.db.execute("select perdure.start('rest', 'a', '{}')")
+    for call in (
+        "signal('rest', 'a', 'tell', message_id => 'perdure-cancel')",
+        "cancel('rest', 'a', 'ann', message_id => 'perdure-dropped 7')",
+    ):
+        with pytest.raises(
+            asyncpg.InvalidParameterValueError, match=r"'perdure-.+' can not be a message id"
+        ) as refused:
+            await world.db.execute(f"select perdure.{call}")
+        assert refused.value.hint == "Ids that begin with perdure- are reserved: give another one."
+    end = await perdure(world, "cancel", "rest", "a", *NOTE)
+    assert (end.exit_code, end.stdout) == (0, "rest/a: its end is requested\n")
 
 
 async def test_an_answer_whose_key_the_operator_lacks_is_no_refusal(world: World) -> None:

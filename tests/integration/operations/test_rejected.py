@@ -26,6 +26,7 @@ REJECT = """
     select seq, lifecycle, id, generation, kind, body, 'it does not fit', message_id, priority from gone returning seq
 """
 START, SIGNAL = "select perdure.start('listener', $1, $2)", "select perdure.signal('listener', $1, $2, $3)"
+WITH_ID = "select perdure.signal('listener', $1, $2, $3, message_id => $4)"
 DROP, RETRY = "select perdure.drop_rejected($1, 'ann', 'a test')", "select perdure.retry_rejected($1, 'ann', 'fixed')"
 LAST = "select state, why, made_by, attention from perdure.transition order by at desc limit 1"
 TABLES = ("ident", "entity", "outbox", "message", "rejected")
@@ -122,6 +123,18 @@ async def test_a_message_that_is_dropped_harms_none_of_the_others(world: World) 
     assert gone is not None
     assert tuple(gone) == (None, True), "only its place stays taken"
     assert await record(world) == ("starting", f"rejected message {seq}, dropped: a test", "ann", None)
+
+
+async def test_a_message_is_dropped_whatever_the_ids_of_the_others_are(world: World) -> None:
+    await world.db.execute(START, "a", "{}")
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    seq = await rejected(world, kind="message")
+    for message_id in (f"dropped {seq}", str(seq)):
+        assert await world.db.fetchval(WITH_ID, "a", "add", "2", message_id) == "sent"
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=f"'perdure-dropped {seq}' can not be a message id"):
+        await world.db.execute(WITH_ID, "a", "add", "2", f"perdure-dropped {seq}")
+    end = await perdure(world, "drop", str(seq), "--by", "ann")
+    assert (end.exit_code, end.stdout) == (0, f"{seq}: message dropped\n")
 
 
 async def test_attention_goes_with_the_last_that_was_rejected(world: World) -> None:

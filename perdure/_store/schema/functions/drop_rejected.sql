@@ -20,7 +20,7 @@ begin
     select x.state into was from entity x where x.lifecycle = r.lifecycle and x.id = r.id;
     if r.kind <> 'start' then
         -- The place stays taken: if the message was processed nevertheless, the next one would count as a repetition. The id is free.
-        update message x set kind = 'dropped', message_id = 'dropped ' || r.seq, payload = null, delivered_at = clock_timestamp()
+        update message x set kind = 'dropped', message_id = 'perdure-dropped ' || r.seq, payload = null, delivered_at = clock_timestamp()
             where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id;
         perform note_rejected(r, r.generation, was, made_by, format('rejected %s %s, dropped: %s', r.kind, r.seq, note));
         return r.kind;

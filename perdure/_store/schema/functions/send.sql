@@ -14,6 +14,10 @@ begin
         raise exception 'perdure.%: % can not be a message id', verb, quote_literal(left(given, 60))
             using hint = 'Give 1 to 200 bytes, or none: then one is made.', errcode = 'invalid_parameter_value';
     end if;
+    if given like 'perdure-%' and (verb, given) <> ('cancel', 'perdure-cancel') then -- as `perdure cancel` sends it
+        raise exception 'perdure.%: % can not be a message id', verb, quote_literal(left(given, 60))
+            using hint = 'Ids that begin with perdure- are reserved: give another one.', errcode = 'invalid_parameter_value';
+    end if;
     i := keep_ident(send.lifecycle, entity_id);
     if i.id is null then
         raise exception 'perdure.%: there is no %/%', verb, send.lifecycle, entity_id

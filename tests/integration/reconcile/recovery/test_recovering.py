@@ -406,6 +406,15 @@ async def test_a_start_that_was_rejected_or_waits_is_not_delivered_again_in_a_ne
     assert [row["id"] for row in waiting] == ["open", "waits"]
 
 
+async def test_a_new_epoch_gives_new_messages_later_places_whatever_ids_the_application_has_given(world: World) -> None:
+    await start(world, "a")
+    await world.db.execute("select perdure.signal('sale', 'a', 'hear', '1', 'epoch ' || perdure.epoch())")
+    await world.db.execute("update perdure.message set ordinal = 3")
+    await world.db.execute(queries("perdure._services")("start_again"))
+    last = await world.db.fetchrow("select ordinal, kind from perdure.message order by ordinal desc limit 1")
+    assert tuple(last or ()) == (1_000_003, "dropped")
+
+
 async def test_what_a_copy_leaves_to_its_original_is_not_started_again(world: World) -> None:
     await start(world, "a")
     await world.db.execute("delete from perdure.outbox")
