@@ -18,7 +18,7 @@ import asyncpg
 
 from perdure._store.bounds import bounds
 from perdure._store.schema.files import Function, Migration, functions, migrations, order, release
-from perdure.errors import NotNow, SchemaMismatch
+from perdure.errors import InvalidSetting, NotNow, SchemaMismatch
 
 __all__ = [
     "Applied",
@@ -43,8 +43,17 @@ _MIGRATED = (  # not to_regclass, which keeps in the session's cache that there 
     "select true from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = 'perdure' and c.relname = 'migration'"
 )
-# A function may call another one whose file comes later.
-_BEFORE = "set local search_path = pg_catalog; set local check_function_bodies = off;"
+# A function may call another one whose file comes later. With another encoding than UTF8, PostgreSQL cannot store each
+# text, or does not know its characters.
+_BEFORE = """set local search_path = pg_catalog; set local check_function_bodies = off;
+do $$ begin
+    if current_setting('server_encoding') <> 'UTF8' then
+        raise exception 'the database % has the encoding %, and Perdure needs UTF8: run '
+            '`create database NAME encoding ''UTF8'' template template0`, copy your tables into it, and set '
+            'PERDURE_DATABASE_URL to it', quote_literal(current_database()), current_setting('server_encoding')
+            using errcode = 'feature_not_supported';
+    end if;
+end $$;"""
 _NOTE_MIGRATION = "insert into perdure.migration (number, name, oldest) values ({}, {}, {})"
 _NOTE_FUNCTION = (
     "insert into perdure.applied_function (name, sha256, release) values ({}, {}, {}) "
@@ -119,9 +128,13 @@ async def migrate(connection: Connection) -> Applied:
     Raises:
         SchemaMismatch: if the database has migrations that this version does not know and can't work with.
         NotNow: another session migrates, and has done so for a minute.
+        InvalidSetting: the encoding of the database is not UTF8.
     """
     async with connection.transaction():
-        await connection.execute(f"set local statement_timeout = 0; {_BEFORE}")
+        try:
+            await connection.execute(f"set local statement_timeout = 0; {_BEFORE}")
+        except asyncpg.FeatureNotSupportedError as error:
+            raise InvalidSetting(error.args[0]) from None
         await _alone(connection)
         missing = await _missing(connection)
         await connection.execute(bounds(lock="0"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from perdure._store import schema
 from perdure._store.schema import files
 from perdure.errors import SchemaMismatch
+from perdure.servers.postgres import PostgresServer
 from tests.integration.store.schemas import blank, catalog, command, empty
-from tests.integration.store.stores import Connection
+from tests.integration.store.stores import Connection, run_on
 
 __all__ = ["blank", "empty"]
 
@@ -64,6 +66,25 @@ async def test_a_script_that_is_run_twice_changes_nothing(blank: Connection) -> 
         await blank.execute(schema.script())
     await blank.execute("rollback")
     assert await catalog(blank) == before
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_that_is_not_in_utf8_is_refused(postgres: PostgresServer, encoding: str) -> None:
+    name = "encoded_" + secrets.token_hex(6)
+    why = f"the database '{name}' has the encoding {encoding}, and Perdure needs UTF8: run `create database "
+    await run_on(postgres.dsn(), f"create database {name} encoding '{encoding}' locale 'C' template template0")
+    try:
+        status, printed, complaint = await command(postgres.dsn(name), "migrate")
+        assert (status, printed, complaint.count("\n")) == (2, "", 1)
+        assert complaint.startswith(f"perdure: {why}")
+        connection = await asyncpg.connect(postgres.dsn(name))
+        with pytest.raises(asyncpg.FeatureNotSupportedError, match=why):
+            await connection.execute(schema.script())
+        await connection.execute("rollback")
+        assert await connection.fetchval("select to_regnamespace('perdure')") is None
+        await connection.close()
+    finally:
+        await run_on(postgres.dsn(), f"drop database {name} with (force)")
 
 
 async def test_a_database_without_the_schema_says_how_to_make_it(blank: Connection) -> None:
