@@ -129,7 +129,8 @@ async def mails_in_flight(maildir: Path, connection: asyncpg.Connection[asyncpg.
     until there are twice as many."""
     of_one_worker = int(SETTINGS["PERDURE_MAX_CONCURRENT_EFFECTS"])
     while True:
-        answered = await connection.fetchval("select count(*) from comment where notification_state = 'sent'")
+        # Not by the state of the comments, which follows a moment later.
+        answered = await connection.fetchval("select count(*) from perdure.effect where status = 'done'")
         accepted = count_by_message_id(maildir).total()
         if accepted >= kept and (accepted - answered > of_one_worker or accepted >= 2 * kept):
             return
