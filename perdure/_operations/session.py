@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-import asyncpg
 from temporalio.service import RPCError
 
 from perdure._operations.acts import Acts
@@ -17,6 +16,8 @@ from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import granted, permitting
 from perdure._store.sql import queries
 from perdure._wire.requests import OperatorRequest
 from perdure._worker.plugin import PerdurePlugin
@@ -29,6 +30,7 @@ from perdure.settings import Settings
 query = queries(__name__)
 
 _READING = bounds(lock="15s", statement="60s")
+_OPERATOR = granted(Kind.OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Session:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
         """A short transaction, with a person's patience."""
-        with answering(), _permitted():
+        with answering(), permitting(_OPERATOR):
             async with self.pool.acquire() as connection, connection.transaction(readonly=True):
                 await connection.execute(_READING)
                 yield connection
@@ -57,7 +59,7 @@ class Session:
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Connection]:
         """A short transaction that may write, with a person's patience."""
-        with answering(), _permitted():
+        with answering(), permitting(_OPERATOR):
             async with self.pool.acquire() as connection, connection.transaction():
                 await connection.execute(_READING)
                 yield connection
@@ -98,21 +100,13 @@ async def session(config: Settings, app: App | None, asked: OperatorRequest, pat
     database = Database(config.database_url, most=config.connections, closed_path=True)
     pool = await database.open()
     try:
-        with answering(), _permitted():
+        with answering(), permitting(_OPERATOR):
             async with pool.acquire() as connection:
                 await schema.check(connection)
                 await check_rights(connection)
             yield Session(config, pool, app, asked, timedelta(seconds=patience))
     finally:
         await database.close()
-
-
-@contextmanager
-def _permitted() -> Iterator[None]:
-    try:
-        yield
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as operator`") from error
 
 
 async def check_rights(connection: Connection) -> None:

@@ -26,6 +26,11 @@ from perdure.logs import log_event
 T = TypeVar("T")
 DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 """The exceptions of a statement that the server refuses, or whose server is lost or absent."""
+STATEMENT_ERRORS = (
+    *(asyncpg.PostgresError, asyncpg.InterfaceError),
+    *(TimeoutError, ConnectionRefusedError, ConnectionResetError),
+)
+"""The same, without the operating system's errors that are about a file or an output as well."""
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 if TYPE_CHECKING:
     _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]

@@ -51,6 +51,10 @@ class Locked(Transient):
     wait."""
 
 
+class ReadOnly(Transient):
+    """The server takes no writes: it is a standby, or is set to be read-only."""
+
+
 class Unacceptable(Exception):
     """PostgreSQL refuses a write of this batch. Sending the same batch again cannot help."""
 

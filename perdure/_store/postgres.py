@@ -15,7 +15,16 @@ from temporalio.common import MetricMeter
 
 from perdure._store.connecting import DATABASE_ERRORS, open_pool
 from perdure._store.connecting import Pool as Pool
-from perdure._store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
+from perdure._store.group_commit import (
+    MOST_BYTES,
+    PER_BYTE,
+    GroupCommit,
+    Locked,
+    ReadOnly,
+    Transient,
+    Unacceptable,
+    Unstorable,
+)
 from perdure._store.schema import Connection
 from perdure._store.secured import setting_of, unusable
 from perdure._text.privacy import describe
@@ -32,6 +41,7 @@ LONGEST = 2.5
 _SLOWEST = 1e-4
 _APPLY = "select * from perdure.apply_writes($1::jsonb)"
 _LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
+_READ_ONLY = "25006"
 _UNVERIFIED = "57PE2"
 _UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
 """NUL and lone surrogates in text and JSON, a number beyond numeric, a key or value above the limits."""
@@ -153,14 +163,20 @@ def as_json(value: Any) -> str | None:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """Convert asyncpg's exceptions about a lost, absent or overloaded server into `DatabaseUnavailable`."""
+def answering(errors: tuple[type[Exception], ...] = DATABASE_ERRORS) -> Iterator[None]:
+    """Convert asyncpg's exceptions about a lost, absent, overloaded or read-only server into `DatabaseUnavailable`.
+
+    Args:
+        errors: those that are about the server.
+    """
     try:
         yield
     except PerdureError:  # such as an unusable file, which is an OSError as well
         raise
-    except DATABASE_ERRORS as error:
+    except errors as error:
         kind = kind_of(error)
+        if isinstance(kind, ReadOnly):
+            raise DatabaseUnavailable(str(kind)) from error
         if isinstance(kind, Transient) and (
             not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
         ):
@@ -172,6 +188,9 @@ def kind_of(error: Exception) -> Transient | Unacceptable:
     """The class of this error of PostgreSQL, which determines the remedy."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
+        if state == _READ_ONLY:
+            what = f"PostgreSQL takes no writes, because it is a standby or read-only ({error.args[0]})"
+            return ReadOnly(f"{what}: set PERDURE_DATABASE_URL to the primary, or let this server take writes")
         if state in _LOCKED:
             return Locked(describe(error))
         if state.startswith(_UNSTORABLE):

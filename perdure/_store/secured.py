@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
+from asyncpg.exceptions import TargetServerAttributeNotMatched
 
 from perdure.errors import InvalidSetting, UnusableFile
 from perdure.settings import without_passwords
@@ -65,6 +66,8 @@ def _explained(url: str) -> Iterator[None]:
                 f"PostgreSQL at {_place(url)} ends the TLS handshake: {error.reason}; check {named(url, 'sslcert')}"
             ) from None
         raise
+    except TargetServerAttributeNotMatched as error:
+        raise ConnectionError(str(error)) from None
     except asyncpg.InterfaceError as error:
         if not isinstance(error, ValueError):
             raise

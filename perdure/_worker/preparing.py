@@ -11,6 +11,7 @@ import asyncpg
 
 from perdure._store import schema
 from perdure._store.connecting import report_weaknesses
+from perdure._store.postgres import answering
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import check_role
@@ -22,6 +23,7 @@ log = logging.getLogger("perdure.store")
 
 # A connection that is dropped because no answer came ends the transaction that was open by an InterfaceError.
 _BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, asyncpg.InterfaceError, TimeoutError)
+_READ_ONLY = (asyncpg.ReadOnlySQLTransactionError,)
 _PATIENCE = 30.0
 _SUPERUSER = "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
 
@@ -30,12 +32,13 @@ async def patiently(checks: Callable[[], Awaitable[None]]) -> None:
     """Repeat the checks of a start while PostgreSQL is too busy for their statements, or somebody holds its tables.
 
     Raises:
-        DatabaseUnavailable: for half a minute.
+        DatabaseUnavailable: for half a minute; or at once, because PostgreSQL takes no writes.
     """
     end = time.monotonic() + _PATIENCE
     while True:
         try:
-            return await checks()
+            with answering(_READ_ONLY):
+                return await checks()
         except _BUSY as error:
             if time.monotonic() > end:
                 why = f"PostgreSQL did not answer: {describe(error)}; start again when it does"

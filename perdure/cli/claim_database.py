@@ -9,12 +9,14 @@ import typer
 
 from perdure._services.ownership.claiming import What, claim, look
 from perdure._services.ownership.exchange import Exchange
-from perdure._store.postgres import Database
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import granted
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.cli.acting import confirm
 from perdure.cli.cli import MEND, cli
+from perdure.cli.database import opened
 from perdure.cli.printing import print_line
 from perdure.settings import settings
 
@@ -49,14 +51,10 @@ def claim_database(
 
 async def _claim(what: What, yes: bool) -> None:
     config = settings()
-    database = Database(config.database_url, most=2)
-    pool = await database.open()
-    try:
+    async with opened(granted(Kind.WORKER)) as pool:
         exchange = Exchange(await connect(PerdurePlugin(App([], []), config)), config)
         async with pool.acquire() as connection:
             print_line(str(await look(connection)))
             print_line(_MEANING[what])
             confirm("Is this right", yes, dry_run=False)
             print_line(await claim(connection, exchange, what, print_line))
-    finally:
-        await database.close()

@@ -10,70 +10,76 @@ import asyncpg
 
 from perdure._store import schema
 from perdure._store.bounds import bounds
+from perdure._store.connecting import STATEMENT_ERRORS
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
-from perdure.errors import DatabaseUnavailable, NotPermitted
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import granted, permitting
+from perdure.errors import DatabaseUnavailable
 from perdure.settings import settings
 
 PATIENCE = bounds(lock="15s", statement="60s")
 """For a person, who waits longer than a worker does: a relay may hold an entity for as long as a call to Temporal."""
 
 
+OWNER = "run it as the owner of the schema"
+"""The way out for a role that lacks a right which no grant of Perdure's gives."""
+
+
 @asynccontextmanager
-async def opened() -> AsyncIterator[Pool]:
+async def opened(way_out: str) -> AsyncIterator[Pool]:
     """Connections to the database that PERDURE_DATABASE_URL names, for what takes longer than a transaction.
 
+    Args:
+        way_out: for a role that may not do it.
+
     Raises:
-        DatabaseUnavailable: no PostgreSQL answers.
+        DatabaseUnavailable: no PostgreSQL answers, or it takes no writes.
         SchemaMismatch: its schema is missing, too old or too new.
-        NotPermitted: this role may not use it.
+        NotPermitted: this role may not do it.
     """
     async with _connections() as pool:
-        with answering(), _permitted("operator"):
+        with answering(), permitting(way_out):
             async with pool.acquire() as connection:
                 await schema.check(connection)
-        yield pool
+        with answering(STATEMENT_ERRORS), permitting(way_out):  # what it prints may be refused by the system
+            yield pool
 
 
 @asynccontextmanager
-async def transaction(*, reads: bool = False) -> AsyncIterator[Connection]:
-    """A transaction in the database that PERDURE_DATABASE_URL names.
-
-    Args:
-        reads: it changes nothing, and all that it reads is of one moment.
+async def transaction() -> AsyncIterator[Connection]:
+    """A transaction of the schema's owner in the database that PERDURE_DATABASE_URL names.
 
     Raises:
-        DatabaseUnavailable: no PostgreSQL answers, or what it reads stays locked.
+        DatabaseUnavailable: no PostgreSQL answers, it takes no writes, or what it reads stays locked.
         SchemaMismatch: its schema is missing, too old or too new.
+        NotPermitted: this role is not the owner.
     """
-    isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
-    async with _connections(closed_path=True) as pool:
-        with answering(), _unlocked():
-            async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
-                await schema.check(connection)
-                await connection.execute(PATIENCE)
-                yield connection
+    async with _begun(OWNER, reads=False) as connection:
+        yield connection
 
 
 @asynccontextmanager
 async def reading() -> AsyncIterator[Connection]:
-    """A transaction for what only reads.
+    """A transaction that changes nothing, and in which all that it reads is of one moment.
 
     Raises:
         DatabaseUnavailable, SchemaMismatch: see `transaction`.
         NotPermitted: this role may not read the tables.
     """
-    with _permitted("reader"):
-        async with transaction(reads=True) as connection:
-            yield connection
+    async with _begun(granted(Kind.READER), reads=True) as connection:
+        yield connection
 
 
-@contextmanager
-def _permitted(kind: str) -> Iterator[None]:
-    try:
-        yield
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as {kind}`") from error
+@asynccontextmanager
+async def _begun(way_out: str, *, reads: bool) -> AsyncIterator[Connection]:
+    isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
+    async with _connections(closed_path=True) as pool:
+        with answering(), permitting(way_out), _unlocked():
+            async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
+                await schema.check(connection)
+                await connection.execute(PATIENCE)
+                yield connection
 
 
 @contextmanager

@@ -14,15 +14,16 @@ from rich.text import Text
 
 from perdure._reconcile.importing.existing_work import ExistingWork, InvalidSource, of_table
 from perdure._reconcile.importing.rows import Doubt, Import, Imported
-from perdure._store import schema
 from perdure._store.connecting import connect_for_long_work
-from perdure._store.postgres import Database, answering
 from perdure._store.schema import Connection
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import granted
 from perdure._text.shown import one_line
 from perdure._worker.worker import load_app
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import name_of
 from perdure.cli.cli import MEND, cli
+from perdure.cli.database import opened
 from perdure.cli.printing import print_line
 from perdure.settings import settings
 
@@ -119,19 +120,12 @@ async def _of_table(
 async def _connection() -> AsyncIterator[Connection]:
     """One for a long job: no bounds for its statements."""
     url = settings().database_url
-    database = Database(url, most=2)
-    pool = await database.open()
-    try:
-        with answering():
-            async with pool.acquire() as connection:
-                await schema.check(connection)
-            db = await connect_for_long_work(url, "perdure import", server_settings={"lock_timeout": "15s"})
-            try:
-                yield db
-            finally:
-                await db.close(timeout=2)
-    finally:
-        await database.close()
+    async with opened(granted(Kind.OPERATOR)):
+        db = await connect_for_long_work(url, "perdure import", server_settings={"lock_timeout": "15s"})
+        try:
+            yield db
+        finally:
+            await db.close(timeout=2)
 
 
 class _Display:

@@ -21,7 +21,7 @@ from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.cli.cli import MEND, cli
-from perdure.cli.database import transaction
+from perdure.cli.database import reading
 from perdure.cli.printing import complain, moment, print_json, print_line, print_note, print_table, refuse
 from perdure.cli.who import By, request
 from perdure.errors import InvalidSetting
@@ -93,7 +93,7 @@ async def _make(asked: ReconciliationRequest, *, quiet: bool) -> Summary:
 
 async def _show(only: Named | None, *, each: bool, as_json: bool) -> int:
     """How many findings are left."""
-    async with transaction() as connection:
+    async with reading() as connection:
         last = await last_reconciliation(connection)
         left = await findings_left(connection, only, _MOST)
     if as_json:
@@ -157,7 +157,7 @@ def _show_last(last: dict[str, Any] | None) -> None:
 async def _known(only: Named | None) -> None:
     if only is None:
         return
-    async with transaction() as connection:
+    async with reading() as connection:
         known = await connection.fetchrow(shared("identity"), only.lifecycle, only.id)
     if known is None:
         refuse(f"{only.lifecycle}/{only.id}: the database has no such entity", 1)

@@ -21,6 +21,8 @@ from perdure._operations.rejected import (
 )
 from perdure._operations.selection import check_lifecycle
 from perdure._store.postgres import Pool
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import granted
 from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
@@ -158,7 +160,7 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
         DatabaseUnavailable: so many in a row had no answer that one entity is not the cause.
     """
     accepted = failed = in_a_row = 0
-    async with opened() as pool:
+    async with opened(granted(Kind.OPERATOR)) as pool:
         for seq in seqs:
             try:
                 kind = await act(pool, seq)

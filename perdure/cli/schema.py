@@ -8,7 +8,7 @@ import asyncpg
 import typer
 
 from perdure._store import schema
-from perdure._store.postgres import Database
+from perdure._store.postgres import Database, answering
 from perdure.cli.cli import RUN, cli
 from perdure.cli.printing import print_line
 from perdure.errors import NotPermitted
@@ -42,11 +42,12 @@ async def _migrate() -> schema.Applied:
     database = Database(settings().database_url, most=2)
     pool = await database.open()
     try:
-        async with pool.acquire() as connection:
-            try:
-                return await schema.migrate(connection)
-            except asyncpg.InsufficientPrivilegeError as error:
-                raise NotPermitted(await _who_may(connection, error)) from error
+        with answering():
+            async with pool.acquire() as connection:
+                try:
+                    return await schema.migrate(connection)
+                except asyncpg.InsufficientPrivilegeError as error:
+                    raise NotPermitted(await _who_may(connection, error)) from error
     finally:
         await database.close()
 

@@ -26,7 +26,7 @@ async def apart(
     try:
         return await act(items)
     except asyncpg.PostgresError as error:
-        if (error.sqlstate or "").startswith(("08", "53", "57", "58")):
+        if (error.sqlstate or "").startswith(("08", "25006", "53", "57", "58")):
             raise
         if len(items) == 1:
             refuse(items[0])(error)

@@ -74,7 +74,7 @@ class Ownership(Service):
             reply, why = None, "another worker is checking"
             try:
                 reply = await self._swap()
-            except NotThisDatabase:
+            except (NotThisDatabase, asyncpg.ReadOnlySQLTransactionError):
                 raise
             except EXPECTED_ERRORS as error:
                 why = repr(error)

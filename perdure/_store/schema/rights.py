@@ -6,8 +6,8 @@ Such a role owns nothing. It can add to the audit trail, and not change it.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import asyncpg
 
@@ -65,6 +65,20 @@ async def permitted(connection: Connection, kind: Kind) -> AsyncIterator[None]:
         yield
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotPermitted(_refusal(role, kind, str(error.args[0]))) from error
+
+
+def granted(kind: Kind) -> str:
+    """The way out for a role that lacks the rights of this kind."""
+    return f"an owner of the schema runs `perdure grant ROLE --as {kind}`"
+
+
+@contextmanager
+def permitting(way_out: str) -> Iterator[None]:
+    """Convert PostgreSQL's refusal of a right into `NotPermitted`, with this way out."""
+    try:
+        yield
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise NotPermitted(f"{error.args[0]}: {way_out}") from error
 
 
 def _refusal(role: str, kind: Kind, what: str) -> str:

@@ -1,0 +1,84 @@
+"""A command that the role may not run is refused in one line with the grant, or the owner, that it needs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+from typer.testing import Result
+
+from tests.apps.contracts import Booking
+from tests.apps.talking import Rest, app
+from tests.command import perdure
+from tests.integration.retention.months import NAME, finished
+from tests.world import World
+
+pytestmark = pytest.mark.world(app)
+
+NOTE = "--by ann --note x"
+IMPORT = "import tests.apps.talking:app rest --waiting new --table booking --column state"
+OWNER = "run it as the owner of the schema"
+WORKER, OPERATOR, READER = (f"`perdure grant ROLE --as {kind}`" for kind in ("worker", "operator", "reader"))
+OF_READER = {
+    "archive list": OWNER,
+    f"archive export {NAME} --to .": OWNER,
+    f"archive drop {NAME} --yes --without-export": OWNER,
+    "grant {role} --as app": "run `perdure grant` as its owner",
+    "forget rest over --by ann --yes --app tests.apps.talking:app": OWNER,
+    f"recover --yes {NOTE}": WORKER,
+    f"recover --yes --put-back {NOTE}": WORKER,
+    "database claim --as moved --yes": WORKER,
+}
+OF_NOBODY = {
+    **OF_READER,
+    "grant {role} --as app": OWNER,
+    "reconcile": READER,
+    "rejected list": READER,
+    f"{IMPORT} --dry-run": OPERATOR,
+}
+
+
+@pytest.fixture
+async def role(world: World) -> AsyncIterator[str]:
+    """A role to which nothing was granted."""
+    name = f"shop_{secrets.token_hex(4)}"
+    await world.db.execute(f"create role {name} login")
+    yield name
+    await world.db.execute(f"drop owned by {name}; drop role {name}")
+
+
+async def run(world: World, role: str, line: str) -> Result:
+    url = world.dsn.replace("postgres@", f"{role}@")
+    return await perdure(world, *line.format(role=role).split(), PERDURE_DATABASE_URL=url)
+
+
+@pytest.mark.parametrize("granted", [None, "reader"])
+async def test_what_a_role_may_not_do_is_one_line_with_the_way_out(
+    world: World, role: str, granted: str | None, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(str(tmp_path))
+    async with world.worker(app):
+        await world.client.start(Rest, "over", Booking())
+        assert await world.ended("rest", "over") == "done"
+    await finished(world.db, "long-ago")
+    await world.db.execute("update perdure.database set stopped = 'it is a copy'")
+    if granted:
+        assert (await perdure(world, "grant", role, "--as", granted)).exit_code == 0
+    for line, way_out in (OF_READER if granted else OF_NOBODY).items():
+        end = await run(world, role, line)
+        text = end.stderr or f"{end.exception} [{getattr(end.exception, 'code', None)}]\n"
+        assert (end.exit_code, text.count("\n")) == (1, 1), (line, end.output, end.exception)
+        assert text.endswith(f"{way_out} [PERDURE-2105]\n"), (line, text)
+    assert await world.db.fetchval("select stopped from perdure.database") == "it is a copy"
+
+
+async def test_the_grant_that_is_named_is_enough(world: World, role: str) -> None:
+    async with world.worker(app):
+        await world.client.start(Rest, "open", Booking(seconds=3600))
+        await world.is_in("rest", "open", "doing")
+    await world.db.execute("update perdure.database set stopped = 'it is a copy'")
+    assert (await perdure(world, "grant", role, "--as", "worker")).exit_code == 0
+    for line in ("database claim --as moved --yes", f"recover --yes --put-back {NOTE}"):
+        end = await run(world, role, line)
+        assert end.exit_code == 0, (line, end.output, end.exception)
