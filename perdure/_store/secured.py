@@ -72,6 +72,8 @@ def _explained(url: str) -> Iterator[None]:
         if not isinstance(error, ValueError):
             raise
         raise unusable(url, str(error).splitlines()[0]) from None
+    except OverflowError:
+        raise unusable(url, "a port is 0 to 65535") from None
     except ValueError:
         form = "write postgresql://user:password@host:port/database, with what is special in the password as %XX"
         raise unusable(url, form) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 from typing import Any
 
@@ -48,6 +49,7 @@ from perdure.logs import log_event, set_up
 from perdure.settings import misspelt
 
 log: logging.Logger = logging.getLogger("perdure.settings")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 __all__ = [
@@ -87,6 +89,9 @@ def main() -> None:
     set_up("json" if os.environ.get("PERDURE_LOG") == "json" else "notes", "warning")
     for name, meant in misspelt(os.environ).items():
         log_event(log, f"{name} has no effect: did you mean {meant}?", level=logging.WARNING)
+    if (unreadable := _no_utf8()) is not None:
+        complain(f"{unreadable} is no UTF-8: write it in UTF-8")
+        leave(2)
     try:
         leave(cli(prog_name="perdure", standalone_mode=False) or 0)
     except PerdureError as error:
@@ -104,6 +109,14 @@ def main() -> None:
         sys.stdout = None
         complain(f"the output can't be written: {error.strerror}")
         leave(1)
+
+
+def _no_utf8() -> str | None:
+    """The first argument, or setting, with bytes that are no UTF-8, for each of which Python has a lone surrogate.
+    Neither PostgreSQL nor Temporal takes such a text. The value of a setting may be a secret."""
+    arguments = {f"the argument {os.fsencode(each)!r}": each for each in sys.argv[1:]}
+    settings = {f"the value of {name}": each for name, each in os.environ.items() if name.startswith("PERDURE_")}
+    return next((name for name, text in {**arguments, **settings}.items() if _SURROGATES.search(text)), None)
 
 
 def _usage(error: Any) -> int:

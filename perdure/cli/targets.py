@@ -85,8 +85,6 @@ class Targets:
             refuse("give LIFECYCLE and ID, or a filter such as --lifecycle", 2)
         if self.resume_after is not None and not all(Name.of(self.resume_after)):
             refuse(f"--resume-after {self.resume_after!r}: write LIFECYCLE/ID, as an interrupted run printed it", 2)
-        if any(0xD800 <= ord(letter) < 0xE000 for letter in f"{self.of}{self.entity_id}{self.by}{self.note}"):
-            refuse("an argument is no UTF-8", 2)
         _ = self.asked
 
     async def check_names(self, connection: Connection, app: App | None) -> None:

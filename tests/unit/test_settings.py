@@ -62,6 +62,8 @@ def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
         "postgresql://ann:[M4RK@127.0.0.1:1/shop",
         "postgresql://ann:M4RK",
         "postgresql://ann:M4RK@127.0.0.1:1/shop?sslmode=M4RK",
+        "postgresql://ann:M4RK@127.0.0.1:65536/shop",
+        "postgresql://ann:M4RK@127.0.0.1:-1/shop",
     ],
 )
 async def test_a_url_that_can_not_be_used_is_not_quoted(url: str) -> None:
@@ -69,6 +71,13 @@ async def test_a_url_that_can_not_be_used_is_not_quoted(url: str) -> None:
         await Database(url).open()
     chain = [error.value, error.value.__cause__]
     assert MARK not in "".join(map(str, chain))
+
+
+async def test_a_port_that_there_is_not_is_named() -> None:
+    with pytest.raises(InvalidSetting) as error:
+        await Database("postgresql://ann:M4RK@127.0.0.1:65536/shop").open()
+    why = "PERDURE_DATABASE_URL=postgresql://ann@127.0.0.1:65536/shop can't be used: a port is 0 to 65535"
+    assert str(error.value) == why
 
 
 @pytest.mark.parametrize("url", ["postgresql://ann:[M4RK@127.0.0.1:1/shop", "postgresql://ann:M4RK@127.0.0.1:1/shop"])

@@ -141,6 +141,18 @@ def test_no_command_is_documented_that_is_not_there() -> None:
             "perdure: Invalid value for --public-url: 'ops' is no URL: write "
             "https://HOST: see perdure console --help\n",
         ),
+        (
+            ["show", "order", "\udcff"],
+            "perdure: the argument b'\\xff' is no UTF-8: write it in UTF-8\n",
+        ),
+        (
+            ["list", "--tenant", "a\udcff"],
+            "perdure: the argument b'a\\xff' is no UTF-8: write it in UTF-8\n",
+        ),
+        (
+            ["rejected", "list", "--lifecycle=\udcff"],
+            "perdure: the argument b'--lifecycle=\\xff' is no UTF-8: write it in UTF-8\n",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_that_names_the_value_and_the_way_out(
@@ -164,6 +176,18 @@ def test_a_setting_is_refused_with_its_form_by_every_command(
             main()
         shown = "perdure: PERDURE_DATABASE_URL=***: write postgresql://USER@HOST:PORT/DATABASE [PERDURE-4101]\n"
         assert (end.value.code, *capsys.readouterr()) == (2, "", shown), command
+
+
+def test_a_setting_that_is_no_utf8_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERDURE_BY", "ann\udcff")
+    monkeypatch.setattr("perdure.cli.leave", sys.exit)
+    monkeypatch.setattr(sys, "argv", ["perdure", "cancel", "order", "7"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    shown = "perdure: the value of PERDURE_BY is no UTF-8: write it in UTF-8\n"
+    assert (end.value.code, *capsys.readouterr()) == (2, "", shown)
 
 
 def test_a_misspelt_variable_is_named_with_the_one_that_is_meant(
