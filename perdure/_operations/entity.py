@@ -16,6 +16,7 @@ from perdure._operations.history import History
 from perdure._operations.temporal import look
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
+from perdure._text.shown import entity_name
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key
@@ -86,7 +87,7 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
     row = await connection.fetchrow(query("shown_entity"), lifecycle, entity_id, payloads)
     if row is None:
         raise NoSuchEntity(
-            f"there is no {lifecycle}/{entity_id}: it was never started, or its transaction was rolled back"
+            f"there is no {entity_name(lifecycle, entity_id)}: it was never started, or its transaction was rolled back"
         )
 
     async def rows(name: str, *more: object) -> list[Row]:

@@ -51,6 +51,7 @@ _REFUSED = {
     "`get_system_info` call error": (_CLOSES, ("client_cert",)),
 }
 """A part of the error of the SDK's core, its meaning, and the files that may cause it."""
+_NO_ADDRESS = "invalid target URL: "
 _CAUSE = re.compile(r'(?:message|error): "([^"]+)"')
 """The operating system's own words in the error of the SDK's core, which is a printed structure of Rust."""
 
@@ -66,7 +67,7 @@ def profile() -> ClientConnectConfig:
         InvalidSetting: the profile cannot be used. The message quotes nothing of it.
     """
     try:
-        return ClientConfigProfile.load().to_client_connect_config()
+        found = ClientConfigProfile.load().to_client_connect_config()
     except OSError as error:
         raise UnusableFile(f"{_setting_of(str(error.filename))} can't be read: {error.strerror}") from None
     except Exception as error:  # the core's ConfigError, which quotes the line, and so an API key, is no public class
@@ -74,12 +75,22 @@ def profile() -> ClientConnectConfig:
             f"the profile of TEMPORAL_* and TEMPORAL_CONFIG_FILE can't be used ({type(error).__name__}): "
             "`temporal config list` checks it"
         ) from None
+    if not found.get("namespace", "default"):
+        raise InvalidSetting("TEMPORAL_NAMESPACE='': write the name of a namespace, or leave it out for 'default'")
+    return found
 
 
 def why_not(address: str, error: BaseException) -> str:
-    """Why no client could be connected, in one line. The SDK has the cause only in a text of its core."""
+    """Why no client could be connected, in one line. The SDK has the cause only in a text of its core.
+
+    Raises:
+        InvalidSetting: the address is none.
+    """
     whole = str(error) or type(error).__name__
     text = whole.splitlines()[0][:200]
+    if isinstance(error, ValueError) and text.startswith(_NO_ADDRESS):
+        why = text.removeprefix(_NO_ADDRESS)
+        raise InvalidSetting(f"TEMPORAL_ADDRESS={address!r} can't be used ({why}): write HOST:PORT") from None
     if isinstance(error, ValueError):
         text = "a client certificate and its key must be given together, or neither"
         return f"{text}: TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH"

@@ -47,6 +47,18 @@ _UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
 """NUL and lone surrogates in text and JSON, a number beyond numeric, a key or value above the limits."""
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
+_REFUSED = (
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InsufficientPrivilegeError,
+)
+_PARAMETER = (
+    asyncpg.UndefinedObjectError,
+    asyncpg.InvalidParameterValueError,
+    asyncpg.CantChangeRuntimeParamError,
+)
+"""A server that answers with one of these does so again, until the URL is another one, or the role has the right."""
+
 
 class PostgresStore:
     """Keeps fence and mirror in the schema `perdure`; see `Store`.
@@ -135,8 +147,11 @@ class Database:
         while True:
             try:
                 return await open_pool(self._url, self._most, closed_path=self._closed_path)
-            except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+            except _REFUSED as error:
                 raise unusable(self._url, error) from error
+            except _PARAMETER as error:
+                why = f"{error.args[0]}: correct the parameters behind its `?`"
+                raise unusable(self._url, why) from error
             except (asyncpg.PostgresError, OSError, TimeoutError) as error:
                 if isinstance(error, InvalidSetting):
                     raise

@@ -55,6 +55,18 @@ def field(value: object) -> str:
     return text if _WORD.fullmatch(text) else '"' + text.replace('"', "'") + '"'
 
 
+def entity_name(lifecycle: str, entity_id: str) -> str:
+    r"""The name of an entity whose id somebody has given, in quotes and with escapes if it has invisible characters.
+
+    >>> entity_name("order", "7")
+    'order/7'
+    >>> print(entity_name("order", "a\nb"))
+    'order/a\nb'
+    """
+    name = f"{lifecycle}/{entity_id}"
+    return ascii(name) if UNSEEN.search(name) else name
+
+
 def command(verb: str, lifecycle: str, entity_id: str, *options: str) -> str:
     """The command `perdure VERB` about one entity, quoted for a shell. An id that begins with `-` stands behind the
     options and `--`.

@@ -60,7 +60,7 @@ from perdure._worker.sandbox import SampledRunner
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App
 from perdure.contracts.keys import Entity
-from perdure.contracts.scopes import scope_of_queue
+from perdure.contracts.scopes import scope_of_queue, scope_setting
 from perdure.errors import DeclarationError, PerdureError
 from perdure.settings import Settings, settings
 from perdure.telemetry import traces
@@ -126,7 +126,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if scope_of_queue(config["task_queue"]) != self.config.scope:
             raise DeclarationError(
                 f"task_queue={config['task_queue']!r} is not of this scope "
-                f"(PERDURE_SCOPE={self.config.scope or 'none'!r}): give the worker task_queue=plugin.config.queue"
+                f"({scope_setting(self.config.scope)}): give the worker task_queue=plugin.config.queue"
             )
         client = config["client"].config(active_config=True)
         converter = client["data_converter"]

@@ -28,6 +28,7 @@ from perdure.client.reading import read_status
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
+from perdure.contracts.scopes import scope_setting
 from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
 from perdure.errors import (
     AlreadyFinished,
@@ -107,8 +108,8 @@ class Asking:
         standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
         if standing.scope not in (None, scope):  # the other scope may have a workflow of this name
             raise NotThisDatabase(
-                f"{self.entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client "
-                f"with {scope or 'none'!r}: set it right"
+                f"{self.entity}: this database works with {scope_setting(standing.scope)}, this client with "
+                f"{scope_setting(scope)}: set it right"
             )
         if standing.final:
             raise self._too_late(standing)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
+from perdure._text.shown import entity_name
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
 from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow, NotPermitted
@@ -23,11 +24,11 @@ _STATUS = TypeAdapter(EntityStatus)
 
 async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatus:
     """The status of an entity; see `Client.status`. Ids that an earlier version allowed can be read as well."""
-    with refusals(f"the status of {lifecycle}/{entity_id}"):
+    with refusals(f"the status of {entity_name(lifecycle, entity_id)}"):
         found = await pool.fetchval("select perdure.status($1, $2)", lifecycle, entity_id)
     if found is None:
         raise NoSuchEntity(
-            f"there is no {lifecycle}/{entity_id}: it was never started, or its transaction was rolled back"
+            f"there is no {entity_name(lifecycle, entity_id)}: it was never started, or its transaction was rolled back"
         )
     return _STATUS.validate_json(found)
 

@@ -15,6 +15,7 @@ from starlette.responses import Response as Response
 from perdure._operations.reach import Reach
 from perdure._operations.session import Session, check_rights
 from perdure._store.schema import Connection
+from perdure._text.shown import entity_name
 from perdure.app import App
 from perdure.console.roles import Person, Role
 from perdure.console.sources import Sources
@@ -126,7 +127,8 @@ class View:
         """
         if not self.person.may(Role.LOOK, lifecycle, tenant):
             raise NoSuchEntity(
-                f"there is no {lifecycle}/{entity_id}: it was never started, or its transaction was rolled back"
+                f"there is no {entity_name(lifecycle, entity_id)}: "
+                "it was never started, or its transaction was rolled back"
             )
 
     def require_everywhere(self, role: Role) -> None:

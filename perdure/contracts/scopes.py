@@ -8,6 +8,16 @@ database that has no scope.
 from __future__ import annotations
 
 
+def scope_setting(scope: str | None) -> str:
+    """The setting of this scope, for messages. A scope may have any name, such as `none`.
+
+    Example:
+        >>> scope_setting("shop"), scope_setting(None)
+        ("PERDURE_SCOPE='shop'", 'no PERDURE_SCOPE')
+    """
+    return f"PERDURE_SCOPE={scope!r}" if scope else "no PERDURE_SCOPE"
+
+
 def queue_of(name: str, scope: str | None) -> str:
     """The task queue `name` of a scope: `name:scope`, and `name` without a scope."""
     return f"{name}:{scope}" if scope else name

@@ -17,6 +17,7 @@ from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
 from perdure._wire.keeper import SILENCE, Decision, Proposal, Reply
+from perdure.contracts.scopes import scope_setting
 from perdure.errors import NotThisDatabase, TemporalUnavailable
 
 query = queries(__name__)
@@ -46,7 +47,7 @@ class Found:
 
     def __str__(self) -> str:
         row = self.row
-        was = f"scope {row['scope'] or 'none'!r}, namespace {row['namespace']!r}, epoch {row['epoch']}"
+        was = f"{scope_setting(row['scope'])}, namespace {row['namespace']!r}, epoch {row['epoch']}"
         return (
             f"on record: {was if row['mark'] else 'bound to nothing yet'}\n"
             f"this server: {incarnation_of(row)}\n"
@@ -108,12 +109,10 @@ async def _make_copy(connection: Connection, exchange: Exchange) -> str:
         here = exchange.scope, await exchange.namespace_id()
         if row["mark"] is not None and (row["scope"], row["namespace_id"]) == here:
             raise NotThisDatabase(
-                f"a copy can't work with the scope and namespace of its original ({here[0] or 'none'!r}, "
+                f"a copy can't work with the scope and namespace of its original ({scope_setting(here[0])}, "
                 f"{row['namespace']!r}): set another PERDURE_SCOPE or TEMPORAL_NAMESPACE first"
             )
-        whose = (
-            f"copied from scope {row['scope'] or 'none'!r} in namespace {row['namespace']!r}: belongs to the original"
-        )
+        whose = f"copied from {scope_setting(row['scope'])} in namespace {row['namespace']!r}: belongs to the original"
         rested = await connection.execute(query("rest_outbox"), whose)
         marked = await connection.execute(query("leave_to_original"), whose)
         await connection.execute(query("unbound"))

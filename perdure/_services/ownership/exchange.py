@@ -26,6 +26,7 @@ from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure._wire.keeper import Decision, Incarnation, KeeperState, Proposal, Reply
+from perdure.contracts.scopes import scope_setting
 from perdure.errors import NotThisDatabase, TemporalUnavailable
 from perdure.logs import log_event
 from perdure.settings import Settings
@@ -88,8 +89,8 @@ class Exchange:
             return
         if row["scope"] != self.scope:
             raise NotThisDatabase(
-                f"this database works with PERDURE_SCOPE={row['scope'] or 'none'!r}, this worker with "
-                f"{self.scope or 'none'!r}: set it right; or if this is a copy, {CLAIM}"
+                f"this database works with {scope_setting(row['scope'])}, this worker with "
+                f"{scope_setting(self.scope)}: set it right; or if this is a copy, {CLAIM}"
             )
         if known := await self._other_namespace(row):
             raise NotThisDatabase(

@@ -119,6 +119,7 @@ async def test_an_unknown_entity_is_reported_in_one_line(world: World) -> None:
     rolled_back = "there is no lookup/b: it was never started, or its transaction was rolled back [PERDURE-2101]"
     for arguments, status, line in (
         (("lookup", "b"), 1, rolled_back),
+        (("lookup", "a\nb"), 1, rolled_back.replace("lookup/b", r"'lookup/a\nb'")),
         (("lokup", "a"), 2, "no lifecycle is named 'lokup'; did you mean 'lookup'? [PERDURE-4101]"),
     ):
         end = await perdure(world, "show", *arguments)

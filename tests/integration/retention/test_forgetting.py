@@ -206,9 +206,9 @@ async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: Wo
     )
     end = await forget(world, "order", "nobody")
     assert "there is no order/nobody" in str(end.exception)
-    await world.db.execute("update perdure.database set mark = 'x', scope = 'another'")
+    await world.db.execute("update perdure.database set mark = 'x', scope = ''")
     end = await forget(world, "order", "nobody")
-    assert "this database works with PERDURE_SCOPE='another'" in str(end.exception)
+    assert "this database works with no PERDURE_SCOPE, this worker with PERDURE_SCOPE=" in str(end.exception)
     assert await world.db.fetchval("select count(*) from perdure.transition") == 2
 
 

@@ -16,6 +16,8 @@ from infra.pgbouncer import PgBouncer
 from perdure import _pulse
 from perdure._store import schema
 from perdure._store.connecting import BOUNDS, Pool, open_pool, report_weaknesses
+from perdure._store.postgres import Database
+from perdure.errors import InvalidSetting
 from perdure.servers.postgres import PostgresServer
 from perdure.testing.proxy import proxied
 from tests.deadline import DEADLINE, until
@@ -31,6 +33,22 @@ async def role(postgres: PostgresServer) -> AsyncIterator[str]:
     await run_on(postgres.dsn(), f"create role {name} superuser login")
     yield name
     await run_on(postgres.dsn(), f"drop role {name}")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("foo=bar", 'unrecognized configuration parameter "foo": correct the parameters behind its `?`'),
+        ("work_mem=much", 'invalid value for parameter "work_mem": "much": correct the parameters behind its `?`'),
+        ("server_version=3", 'parameter "server_version" cannot be changed: correct the parameters behind its `?`'),
+    ],
+)
+async def test_a_parameter_of_the_url_that_the_server_refuses_is_named_at_once(
+    postgres: PostgresServer, given: str, why: str
+) -> None:
+    with pytest.raises(InvalidSetting) as error:
+        await Database(f"{postgres.dsn()}?{given}").open(patience=60)
+    assert why in str(error.value)
 
 
 @pytest.fixture(scope="module")
