@@ -11,7 +11,7 @@ from temporalio import workflow
 
 from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
-from perdure.contracts.dumping import dump
+from perdure.contracts.dumping import dump, load
 from perdure.contracts.effects import Effect, Lookup, check_async, contract_of, first_problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit, limits_of
@@ -166,12 +166,15 @@ class App:
                 raise DeclarationError(f"{_where(body)} performs {name!r}, which no lifecycle of this app declares")
 
 
-def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: bool = False) -> Any:
+def input_json(
+    lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: bool = False, recorded: bool = False
+) -> Any:
     """`given` as JSON data, checked against the lifecycle's input type.
 
     Args:
         sealing: whether the input comes from outside, and is sealed (`sealed_data`). An input that is passed on stays
             unchanged.
+        recorded: whether `given` is JSON data from the database.
 
     Raises:
         InvalidInput: the input does not fit. The message has the place and not the value, which may be personal.
@@ -179,7 +182,9 @@ def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: boo
     try:
         if sealing:
             return sealed_data(lifecycle.input, given)
-        return dump(lifecycle.input.serializer, lifecycle.input.validate_python(given))
+        adapter = lifecycle.input
+        value = load(adapter, given) if recorded else adapter.validate_python(given)
+        return dump(adapter.serializer, value)
     except ValueError as error:
         raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {first_problem(error)}") from None
 

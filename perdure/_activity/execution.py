@@ -25,7 +25,7 @@ from perdure._text.privacy import describe, format_error
 from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_clock
-from perdure.contracts.dumping import dump
+from perdure.contracts.dumping import dump, load
 from perdure.contracts.effects import Effect, Lookup, first_problem
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import EffectStatus, InDoubt, NotDone, Refused
@@ -108,7 +108,7 @@ async def _attempt(
     assert order.write.fence is not None
     key = Key(order.write.fence.key)
     try:
-        given = effect.input.validate_python(order.input, context=CHECKING)
+        given = load(effect.input, order.input, context=CHECKING)
     except ValidationError as error:
         why = f"this worker can't read the input: {first_problem(error)}"
         log_event(log, "not called", level=logging.WARNING, key=key, attempt=order.number, why=why)
@@ -171,7 +171,7 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
         result=CallResult.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version
     )
     try:
-        given = find.input.validate_python(order.input, context=CHECKING)
+        given = load(find.input, order.input, context=CHECKING)
         faults.point("before the look-up", find.name)
         found = await _until_stop(body(given, question), order.timeout, host)
         faults.point("after the look-up", find.name)
@@ -209,7 +209,7 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
         return Report(result=CallResult.OVER, token="", state=answer.state, version=answer.version)
     occasion = StepContext(_entity(write), host.resources)
     try:
-        given = step.input.validate_python(order.input, context=CHECKING)
+        given = load(step.input, order.input, context=CHECKING)
         result = await _until_stop(body(given, occasion), order.timeout, host)
         receipt = _dumped(step, result)
         if (size := size_of(receipt)) > LARGEST_RECEIPT:
@@ -468,7 +468,7 @@ def _fitting(view: EffectView, effect: Effect[Any, Any] | None = None) -> Effect
         return view
     if effect is not None:
         try:
-            smaller = _dumped(effect, effect.receipt.validate_python(view.receipt))
+            smaller = _dumped(effect, load(effect.receipt, view.receipt))
         except Exception as error:  # today's code cannot use the receipt, as if it were too large
             log_event(log, "a receipt that is too large can't be read", effect=effect.name, why=describe(error))
         else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.app import App
+from perdure.contracts.dumping import load
 from perdure.contracts.effects import Effect, first_problem
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import AskFirst, Dedupe
@@ -84,7 +85,7 @@ def receipt_problem(app: App | None, effect: str, receipt: Any) -> str | None:
     contract = app.contract(effect.partition("/")[0]) if app else None
     if isinstance(contract, Effect):
         try:
-            contract.receipt.validate_python(receipt)
+            load(contract.receipt, receipt)
         except ValueError as error:
             return f"the receipt does not fit what {effect} declares: {first_problem(error)}"
     return None

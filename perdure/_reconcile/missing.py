@@ -124,7 +124,7 @@ class _Search:
     def _order(self, row: Row) -> dict[str, Any] | None:
         try:
             entity = Entity(self._name, row.id)
-            given = input_json(self._lifecycle, parsed(row.input))
+            given = input_json(self._lifecycle, parsed(row.input), recorded=True)
         except (InvalidEntity, InvalidInput) as error:
             self._refuse(row.id)(error)
             return None

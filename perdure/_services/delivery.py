@@ -154,7 +154,7 @@ class Delivery:
         given = _loaded(row["input"])
         if row["record"] is None:  # else it was read before, and the run reports an unreadable input
             try:
-                given = _with_what_is_new(given, input_json(lifecycle, given))
+                given = _with_what_is_new(given, input_json(lifecycle, given, recorded=True))
             except InvalidInput as error:
                 raise Unreadable(str(error)) from error
             _check_bytes(size_of(given))  # with the defaults of the model

@@ -17,6 +17,7 @@ from perdure._workflow.leaving import until
 from perdure._workflow.ledger import first_slot_of
 from perdure._workflow.messages import hand_over
 from perdure._workflow.rules import closing, ended, parked, refuse
+from perdure.contracts.dumping import load
 from perdure.contracts.effects import first_problem
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import LARGEST_RECEIPT, unfit
@@ -55,7 +56,7 @@ class Answering:
             if why := unfit(resolution.receipt, LARGEST_RECEIPT):
                 raise NotNow(f"the receipt {why}")
             try:
-                performance.effect.receipt.validate_python(resolution.receipt)
+                load(performance.effect.receipt, resolution.receipt)
             except ValueError as error:
                 raise NotNow(
                     f"the receipt does not fit what {performance.slot} declares: {first_problem(error)}"

@@ -30,6 +30,7 @@ from perdure._workflow.leaving import in_handler, inside, to_its_end
 from perdure._workflow.reading import read
 from perdure.contracts.app_column import AppColumn
 from perdure.contracts.app_rows import AppRows
+from perdure.contracts.dumping import load
 from perdure.contracts.effects import Effect
 from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity
@@ -299,7 +300,7 @@ class Lifecycle(Answering, Generic[I, S]):
         run = self._perdure.run
         if run.restored is None:
             return None
-        restored = read(run, "the snapshot", lambda: kind.model_validate(run.restored))
+        restored = read(run, "the snapshot", lambda: load(TypeAdapter(kind), run.restored))
         run.has_restored()
         return restored
 

@@ -17,7 +17,7 @@ from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.leaving import Cancelled
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
-from perdure.contracts.dumping import dump
+from perdure.contracts.dumping import dump, load
 from perdure.contracts.effects import first_problem
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import InvalidInput
@@ -94,7 +94,7 @@ class Pauses(Generic[In, Out]):
         receipt = dump(adapter.serializer, given, warnings=False)
         if not workflow.unsafe.is_replaying():
             try:
-                adapter.validate_python(receipt)
+                load(adapter, receipt)
             except ValueError as error:
                 why = f"what confirmed_by returned is no receipt of it: {first_problem(error)}"
                 raise InvalidInput(f"{self._record.key}: {why}") from None

@@ -32,6 +32,7 @@ from perdure._workflow.run_state import RunState
 from perdure._workflow.sending import may_go_again
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
+from perdure.contracts.dumping import load
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import (
@@ -434,4 +435,4 @@ class Performance(Generic[In, Out]):
         )
 
     def _receipt(self, data: Any) -> Out:
-        return read(self._run, f"the receipt of {self.slot}", lambda: self.effect.receipt.validate_python(data))
+        return read(self._run, f"the receipt of {self.slot}", lambda: load(self.effect.receipt, data))

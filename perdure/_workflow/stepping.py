@@ -20,6 +20,7 @@ from perdure._workflow.reading import read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
+from perdure.contracts.dumping import load
 from perdure.contracts.keys import Key
 from perdure.contracts.steps import Step
 
@@ -52,7 +53,7 @@ async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In,
     run.learn(report.version)
     if report.result is CallResult.OVER:
         raise Overtaken(report.state)
-    return read(run, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
+    return read(run, f"what {step.name} returned", lambda: load(step.receipt, report.receipt))
 
 
 async def _call(

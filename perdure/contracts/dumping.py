@@ -1,4 +1,4 @@
-"""Dumps values of the author's types as JSON data.
+"""Dumps values of the author's types as JSON data, and loads them from it.
 
 JSON has no Infinity and no NaN. Pydantic writes null in their place, so the reader would get another value, or none.
 """
@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic_core import SchemaSerializer, from_json
+from pydantic_core import SchemaSerializer, ValidationError, from_json, to_json
 
 from perdure.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
 
 NO_NUMBER = "is Infinity or NaN, which JSON does not have: give None, or a text"
 _MANY = (list, tuple, set, frozenset, deque)
@@ -36,6 +41,23 @@ def dump(serializer: SchemaSerializer, value: Any, *, context: Any = None, warni
     if place := no_number_in(plain, data):
         raise InvalidInput(f"{place} {NO_NUMBER}")
     return data
+
+
+def load(adapter: TypeAdapter[T], data: Any, *, context: Any = None) -> T:
+    """The value of the author's type that `data`, its JSON data, stands for.
+
+    Pydantic reads the data as Python values first, which is cheaper and decides as every run has decided so far: as
+    JSON, text for `datetime | str` would become a time. But a strict type takes neither text for a time nor a list for
+    a tuple unless it is read as JSON.
+
+    Raises:
+        ValidationError: the data does not fit.
+    """
+    try:
+        return adapter.validate_python(data, context=context)
+    except ValidationError:
+        text = to_json(data)
+    return adapter.validate_json(text, context=context)
 
 
 def no_number_in(plain: Any, data: Any, place: str = "") -> str | None:

@@ -17,7 +17,7 @@ from perdure._wire.writes import EffectView, Fence, FenceOp, Write
 from perdure._workflow.calling import BOOKKEEPING, NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.leaving import to_its_end
-from perdure.contracts.dumping import dump
+from perdure.contracts.dumping import dump, load
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import EffectStatus
@@ -149,7 +149,7 @@ class _Performance(Generic[In, Out]):
 
     def _end(self, settled: Settled) -> Out:
         if settled.status is EffectStatus.DONE:
-            return self._effect.receipt.validate_python(self._known.effect.receipt)
+            return load(self._effect.receipt, self._known.effect.receipt)
         refused = settled.refused or settled.status is EffectStatus.REFUSED
         raise self._ended("was refused" if refused else "expired" if settled.expired else "gave up", EffectNotPerformed)
 

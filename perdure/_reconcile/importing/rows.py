@@ -218,7 +218,7 @@ class Import:
 
     def _order(self, row: Row) -> dict[str, Any]:
         entity = Entity(name_of(self.lifecycle), row.id)
-        given = input_json(self.lifecycle, parsed(row.input))
+        given = input_json(self.lifecycle, parsed(row.input), recorded=True)
         return {"id": entity.id, "input": given} | (self.doubt.record(entity, row) if self.doubt else {})
 
     async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, SerializationInfo, TypeAdapter, field_serializer
+from pydantic import BaseModel, ConfigDict, SerializationInfo, TypeAdapter, ValidationError, field_serializer
 
 from perdure import Attempt, Effect, Entity, Repeat, Step
 from perdure.client.naming import input_text
 from perdure.contracts.attempt import boot_clock
-from perdure.contracts.dumping import dump
+from perdure.contracts.dumping import dump, load
 from perdure.contracts.keys import Key
 from perdure.errors import InvalidInput
 from tests.apps.numbers import Measured, Numbers
@@ -112,3 +112,15 @@ async def test_progress_and_lookup_hints_with_such_a_number_are_refused() -> Non
 def test_a_serializer_that_is_for_json_alone_loses_no_receipt() -> None:
     data = dump(TypeAdapter(ForJson).serializer, ForJson(price=1.5), context={"currency": "EUR"})
     assert data == {"price": "1.5 EUR"}
+
+
+def test_text_that_a_union_takes_as_text_stays_text() -> None:
+    either: TypeAdapter[datetime | str] = TypeAdapter(datetime | str)
+    assert load(either, "2030-01-01T00:00:00Z") == "2030-01-01T00:00:00Z"
+
+
+def test_a_strict_type_takes_its_json_data() -> None:
+    day: TypeAdapter[date] = TypeAdapter(date, config=ConfigDict(strict=True))
+    assert load(day, "2030-01-01") == date(2030, 1, 1)
+    with pytest.raises(ValidationError):
+        load(day, 5)

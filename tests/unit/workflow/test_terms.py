@@ -76,7 +76,7 @@ def test_former_names_that_can_not_be_are_refused(aliases: Any, why: str) -> Non
 
 
 class Shy(BaseModel):
-    """A receipt that can be read at the third try."""
+    """A receipt that can be read at the third try. Each of the first two validates it as Python values and as JSON."""
 
     number: int
     tries: ClassVar[int] = 0
@@ -86,7 +86,7 @@ class Shy(BaseModel):
     def _counts(cls, data: Any) -> Any:
         if isinstance(data, dict):
             cls.tries += 1
-            if cls.tries < 3:
+            if cls.tries < 5:
                 raise ValueError("not yet")
         return data
 
