@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import own_terms
 from perdure._workflow.answering import Answering
+from perdure._workflow.arguments import answer_of, check_time, check_why, state_name
 from perdure._workflow.arriving import go_ahead
 from perdure._workflow.conductor import Conductor
 from perdure._workflow.declaring import (
@@ -145,9 +146,12 @@ class Lifecycle(Answering, Generic[I, S]):
             why: one line for people, at most 2,000 characters. Everybody can see it: no personal data.
 
         Raises:
-            DeclarationError: the present state does not lead there.
+            DeclarationError: the present state does not lead there, `state` is no member of the enum, or `why` is no
+                text.
         """
-        if await inside(lambda: to_its_end(self._perdure.transitions.enter(state.value, why))):
+        name = state_name(type(self), state)
+        check_why(type(self), why)
+        if await inside(lambda: to_its_end(self._perdure.transitions.enter(name, why))):
             go_ahead()
 
     async def perform(
@@ -172,7 +176,7 @@ class Lifecycle(Answering, Generic[I, S]):
             entering: a state to enter together with the record of the first attempt, in one write.
             then: the state to enter if the effect is done, in the commit of that outcome, also if a look-up or a person
                 settles it as done. If the state is final, code after this call may not run.
-            suffix: distinguishes several performances of one effect. It is part of the key, 500 bytes at most.
+            suffix: distinguishes several performances of one effect. It is part of the key, 1 to 500 bytes.
             expires_at: after this time no attempt begins, not even one that has waited for a worker. An attempt under
                 way is not cut off.
             doubt: the policy of this performance in place of the contract's. An `AskFirst` needs the contract's own
@@ -189,20 +193,23 @@ class Lifecycle(Answering, Generic[I, S]):
 
         Raises:
             DeclarationError: the effect is not declared, is being performed under the same key, or `doubt` cannot be
-                used.
-            InvalidInput: `given`, or the receipt of `confirmed_by`, does not fit the contract.
+                used. Or a state is no member of the enum, `expires_at` has no time zone, or `confirmed_by` is async.
+            InvalidInput: `given`, or the receipt of `confirmed_by`, does not fit the contract, or `suffix` can't be
+                part of a key, as the empty one.
         """
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
         own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
+        check_time(type(self), expires_at)
+        entered, followed = (None if each is None else state_name(type(self), each) for each in (entering, then))
         return await inside(
             lambda: self._perdure.perform(
                 effect,
                 given,
                 suffix=suffix,
                 own=own,
-                entering=entering and entering.value,
-                then=then and then.value,
+                entering=entered,
+                then=followed,
                 expires_at=expires_at,
                 confirmed_by=confirmed_by,
             )
@@ -235,7 +242,7 @@ class Lifecycle(Answering, Generic[I, S]):
         """
         if not self.declared[otherwise].attention:
             raise DeclarationError(
-                f"{type(self).__name__}: otherwise={otherwise.value!r} would wait for a person whom nothing calls: "
+                f"{type(self).__name__}: otherwise={str(otherwise)!r} would wait for a person whom nothing calls: "
                 "declare that state with attention=True"
             )
         while True:
@@ -277,12 +284,22 @@ class Lifecycle(Answering, Generic[I, S]):
         return await inside(self._perdure.waiter.retry_requested)
 
     async def wait_until(self, when: datetime) -> None:
-        """Wait until a time, which has a time zone."""
+        """Wait until a time.
+
+        Raises:
+            DeclarationError: the time has no time zone.
+        """
         await self.wait_for(lambda: False, until=when)
 
     async def wait_for(self, condition: Callable[[], bool], *, until: datetime | None = None) -> bool:
-        """Wait until `condition()` is true because of a message, or until a time; False if the time came first."""
-        return await inside(lambda: self._perdure.waiter.wait_for(condition, until))
+        """Wait until `condition()` is true because of a message, or until a time; False if the time came first.
+
+        Raises:
+            DeclarationError: `condition` is async, or `until` has no time zone.
+        """
+        check_time(type(self), until)
+        whose = f"{type(self).__name__}: wait_for"
+        return await inside(lambda: self._perdure.waiter.wait_for(lambda: answer_of(whose, condition), until))
 
     def snapshot(self) -> BaseModel | None:
         """Override it to return the data that `run` needs when it is started from its top, and `restore` it in `run`.

@@ -12,6 +12,7 @@ from temporalio import workflow
 from perdure._text.shown import cut, markdown
 from perdure._wire.requests import Resolution
 from perdure._wire.writes import FenceOp
+from perdure._workflow.arguments import answer_of
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.leaving import Cancelled
@@ -179,7 +180,9 @@ class Pauses(Generic[In, Out]):
 
     def _confirmation(self) -> Out | None:
         """The receipt of a message that confirms the effect in doubt, as the author's function returns it."""
-        return self._confirmed_by() if self._confirmed_by is not None and self._record.in_doubt else None
+        if self._confirmed_by is None or not self._record.in_doubt:
+            return None
+        return answer_of(f"{self._record.key}: confirmed_by", self._confirmed_by)
 
     def _so_far(self) -> str:
         """How the last attempt ended, for the summary of the timer."""

@@ -219,7 +219,10 @@ class Performance(Generic[In, Out]):
         effects = self._run.effects
         while (other := effects.performances.get(self.key)) is not None:
             if not other.settles:
-                raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
+                raise DeclarationError(
+                    f"{self.key} is being performed already: await the task that performs it, or, if this is to happen "
+                    "a second time, give one of them another suffix"
+                )
             await self._waiter.quiet(lambda: self.key not in effects.performances)
             await self._until_open()  # the end that the doubt held up may be under way
         if (self._comes_back() or not may_go_again(first_slot_of(self.key))) and (ended := effects.repeat_end(self)):

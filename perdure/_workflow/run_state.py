@@ -441,6 +441,7 @@ class RunState:
 
         Raises:
             InvalidInput: JSON does not have one of the snapshot's numbers.
+            DeclarationError: the snapshot is no Pydantic model.
         """
         taken: BaseModel | None = None
         # A message may come before `run` has added what it restores: the author's snapshot is not whole until then.
@@ -448,6 +449,10 @@ class RunState:
             taken = author.snapshot()
         if taken is None:
             return self.restored, self._restored_message
+        if not hasattr(taken, "__pydantic_serializer__"):
+            raise DeclarationError(
+                f"{self.entity}: snapshot() returned a {type(taken).__name__}: return a Pydantic model, or None"
+            )
         try:
             return dump(taken.__pydantic_serializer__, taken), self.last_message
         except InvalidInput as error:

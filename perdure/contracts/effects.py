@@ -29,6 +29,7 @@ from typing import (
 )
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from perdure._text.privacy import describe_invalid, reason
 from perdure.contracts.dumping import dump
@@ -140,14 +141,22 @@ class _Contract(Generic[In, Out]):
         """`value` as JSON data.
 
         Raises:
-            InvalidInput: the value does not fit the declared type, or JSON has no such number.
+            InvalidInput: the value does not fit the declared type, or JSON has no such number or text.
         """
         try:
-            return dump(self.input.serializer, self.input.validate_python(value))
+            data = dump(self.input.serializer, self.input.validate_python(value))
         except (ValidationError, ValueError) as error:
             raise InvalidInput(
                 f"{self.name}: the input does not fit {self._types[0]}: {first_problem(error)}"
             ) from error
+        try:
+            to_json(data)
+        except ValueError:  # JSON data has nothing else that is no JSON
+            raise InvalidInput(
+                f"{self.name}: the input has a lone surrogate, such as '\\ud800', which is no text: "
+                "decode it with errors='replace'"
+            ) from None
+        return data
 
 
 class Lookup(_Contract[In, Out]):

@@ -132,6 +132,16 @@ class Entity:
 
 
 def _checked(suffix: str, entity: Entity, effect: str) -> str:
+    if not isinstance(suffix, str):
+        raise InvalidInput(
+            f"{entity}: {effect}: the suffix {repr(suffix)[:60]} is of type {type(suffix).__name__}: "
+            f"give a str, such as {str(suffix)[:60]!r}"
+        )
+    if not suffix:
+        raise InvalidInput(
+            f"{entity}: {effect}: the suffix '' is empty, so the key would be the one without a suffix: "
+            "give an id, or no suffix"
+        )
     try:
         length = len(suffix.translate(_IN_SUFFIX).encode())
     except UnicodeEncodeError as error:
@@ -168,10 +178,10 @@ class Key(str):
         """Key of `effect` for `entity`. `again` counts how often the effect was sent with a new key.
 
         Raises:
-            InvalidInput: the suffix is too long for a key, or PostgreSQL cannot store it.
+            InvalidInput: the suffix is no text, is empty or too long for a key, or PostgreSQL cannot store it.
         """
         generation = f"~{entity.generation}" if entity.generation else ""
-        tail = f"/{_checked(suffix, entity, effect).translate(_IN_SUFFIX)}" if suffix else ""
+        tail = f"/{_checked(suffix, entity, effect).translate(_IN_SUFFIX)}" if suffix is not None else ""
         anew = f"~{again}" if again else ""
         return cls(f"{entity.lifecycle}/{entity.id.translate(_IN_ID)}{generation}/{effect}{tail}{anew}")
 

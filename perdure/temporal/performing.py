@@ -96,7 +96,10 @@ async def perform(
     name = Key(key or f"{info.workflow_type}/{info.workflow_id}~{info.first_execution_run_id}/{slot}")
     performed: set[str] = workflow.instance().__dict__.setdefault(_PERFORMED, set())
     if name in performed:
-        raise DeclarationError(f"{name} was performed already: give one of them another suffix")
+        raise DeclarationError(
+            f"{name} was performed already: keep its receipt, or, if it is to happen a second time, give one of "
+            "them another suffix"
+        )
     performed.add(name)
     performance = _Performance(effect, given, name, slot, expires_at)
     return await to_its_end(performance.run(), performance.stop)

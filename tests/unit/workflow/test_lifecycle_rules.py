@@ -330,7 +330,7 @@ class TestConduct:
         ("how", "script", "why"),
         [
             ("stranger", {}, "Ruled performs Effect.'stranger'., which is not in its `effects`"),
-            ("twice at once", {}, "ruled/1/ring is being performed already: give one of them another suffix"),
+            ("twice at once", {}, "ruled/1/ring is being performed already: await the task that performs it"),
             ("too far", {}, "ruled/1: 'new' may not lead to 'done'; declared are: going, held, off"),
             ("too far with it", {}, "ruled/1: 'new' may not lead to 'done'; declared are: going, held, off"),
             ("undeclared", {}, "Ruled: 'gonig' is not one of its states; did you mean 'going'"),
