@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, SerializationInfo, TypeAdapter, ValidationError, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, TypeAdapter, ValidationError, field_serializer
 
 from perdure import Attempt, Effect, Entity, Repeat, Step
 from perdure.client.naming import input_text
@@ -124,3 +124,22 @@ def test_a_strict_type_takes_its_json_data() -> None:
     assert load(day, "2030-01-01") == date(2030, 1, 1)
     with pytest.raises(ValidationError):
         load(day, 5)
+
+
+class Aliased(BaseModel):
+    """Writes the name of the field, and reads its alias alone."""
+
+    first: int = Field(alias="theFirst")
+
+
+class ReadsAliases(Aliased):
+    """The same, mended."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+
+@pytest.mark.parametrize("contract", [effect, lambda kind: Step[kind, None]("count")])
+def test_an_input_that_its_type_does_not_read_back_is_refused(contract: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"Aliased'> can't read the input back .* theFirst: Field required\. Let"):
+        contract(Aliased).dump_input(Aliased(theFirst=3))
+    assert contract(ReadsAliases).dump_input(ReadsAliases(theFirst=3)) == {"theFirst": 3}
