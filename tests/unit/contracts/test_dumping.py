@@ -60,6 +60,11 @@ def effect(kind: Any) -> Effect[Any, None]:
     return Effect[kind, None]("pay", timeout=timedelta(seconds=5), doubt=Repeat())
 
 
+def step(kind: Any) -> Step[Any, None]:
+    """A step with this input."""
+    return Step[kind, None]("count")
+
+
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize(
     ("kind", "given", "place"),
@@ -138,7 +143,7 @@ class ReadsAliases(Aliased):
     model_config = ConfigDict(serialize_by_alias=True)
 
 
-@pytest.mark.parametrize("contract", [effect, lambda kind: Step[kind, None]("count")])
+@pytest.mark.parametrize("contract", [effect, step])
 def test_an_input_that_its_type_does_not_read_back_is_refused(contract: Any) -> None:
     with pytest.raises(InvalidInput, match=r"Aliased'> can't read the input back .* theFirst: Field required\. Let"):
         contract(Aliased).dump_input(Aliased(theFirst=3))
