@@ -8,6 +8,7 @@ from perdure import Client
 from tests.apps.bodies import app
 from tests.apps.bookings import LookupBooking
 from tests.apps.contracts import Booking
+from tests.apps.strict import app as strict_app
 from tests.world import World
 
 KIND = "lookup-inline"
@@ -53,6 +54,13 @@ async def test_an_input_given_by_name_alone_is_checked_at_the_delivery(world: Wo
         await world.until(rejected, "rejected")
         assert (await client.start("lookup", "b", {"what": "this"})).answer == "started"
         assert await world.ended("lookup", "b") == "done"
+
+
+async def test_an_input_of_a_strict_type_is_delivered_and_read(world: World) -> None:
+    await world.db.execute("select perdure.start('strict', 'a', '{\"at\": \"2030-01-01T00:00:00Z\"}')")
+    async with world.worker(strict_app):
+        assert await world.ended("strict", "a") == "done"
+    assert await world.db.fetchval("select why from perdure.transition where state = 'done'") == "2031"
 
 
 async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
