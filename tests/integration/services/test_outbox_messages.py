@@ -480,7 +480,7 @@ async def _gone(world: World) -> Client:
     client = await Client.connect(
         server.address, data_converter=world.temporal_client.data_converter, retry_config=at_once
     )
-    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.close)
     return client
 
 

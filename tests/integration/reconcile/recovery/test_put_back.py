@@ -22,14 +22,10 @@ HEARD = "select id, snapshot->>'words' as words from perdure.finished"
 @pytest.fixture
 async def world(postgres: PostgresServer, database: str, tmp_path: Path) -> AsyncIterator[World]:
     """A world of sales, whose Temporal keeps its workflows in files."""
-    temporal = TemporalServer(db_file=tmp_path / "temporal" / "db")
     (tmp_path / "temporal").mkdir()
-    temporal.start()
-    try:
+    with TemporalServer(db_file=tmp_path / "temporal" / "db") as temporal:
         async with World(postgres, temporal, database, tmp_path).made(app) as made:
             yield made
-    finally:
-        temporal.stop()
 
 
 async def test_put_back_each_open_lifecycle_goes_on_from_its_record_with_all_its_messages(world: World) -> None:
