@@ -56,7 +56,7 @@ class Choice(NamedTuple):
 
     Attributes:
         parts: the parts of it that are meant, such as its effects in doubt.
-        seen: how it was then; None = that makes no difference.
+        seen: how it was then; None = the act does not check it.
     """
 
     name: Name

@@ -28,6 +28,7 @@ class FinishedSelection:
         state: the final one.
         since: finished then or later.
         before: finished before then.
+        until: finished by then.
         in_doubt: one of its effects is in doubt still.
         limit: at most so many, over all pages.
         id: of one entity.
@@ -43,6 +44,7 @@ class FinishedSelection:
     limit: int | None = None
     id: str | None = None
     reach: Reach = EVERYTHING
+    until: datetime | None = None
 
     @property
     def filters(self) -> bool:
@@ -97,6 +99,8 @@ def _sql(selection: FinishedSelection, after: Named | None) -> tuple[str, list[A
         "f.state = ${}": selection.state,
         "f.finished_at >= ${}": selection.since,
         "f.finished_at < ${}": selection.before,
+        # A time in the future is one of before the clock went back.
+        "(f.finished_at <= ${0} or f.finished_at > clock_timestamp())": selection.until,
         "f.tenant = ${}": selection.tenant,
         "f.id = ${}": selection.id,
     }

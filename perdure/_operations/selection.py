@@ -62,7 +62,7 @@ class Selection:
         limit: at most so many, over all pages.
         reason: why it needs a person, exactly.
         undoubted: no effect of its generation is in doubt.
-        until: in its state since then at the latest.
+        until: in its state since then at the latest; or begun by then, if nothing else here regards the state.
         reach: within it.
     """
 
@@ -89,7 +89,7 @@ class Selection:
 
     @property
     def regards_state(self) -> bool:
-        """Whether an entity may match no longer once it enters another state."""
+        """Whether it filters by what changes with an entity's state."""
         stays = Selection(lifecycle=self.lifecycle, tenant=self.tenant, id=self.id, until=self.until, reach=self.reach)
         return replace(self, limit=None) != stays
 
@@ -232,6 +232,7 @@ async def _rows(
 
 
 def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, list[Any]]:
+    since = "e.since" if selection.regards_state else "e.created_at"
     filters: dict[str, Any] = {
         "e.lifecycle = ${}": selection.lifecycle,
         "e.id = ${}": selection.id,
@@ -241,7 +242,8 @@ def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, li
         _FOUND: selection.finding,
         "e.since < now() - ${}::interval": selection.older_than,
         "e.attention = ${}": selection.reason,
-        "e.since <= ${}": selection.until,
+        # A time in the future is one of before the clock went back.
+        f"({since} <= ${{0}} or {since} > clock_timestamp())": selection.until,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses, arguments = [clause.format(n) for n, clause in enumerate(given, 1)], list(given.values())

@@ -76,10 +76,10 @@ class ReconciliationTrigger(Service):
     async def _look(self) -> None:
         """Create a missing Schedule, and start a reconciliation if the last one is too long ago."""
         every = timedelta(hours=self._settings.reconciliation_every)
+        await self._pool.execute(query("clock_went_back"))
         if not every:
             return
         await make_schedule(self._client, self._settings)
-        await self._pool.execute(query("clock_went_back"))
         # A reconciliation of the Schedule comes late by the jitter, and takes some time.
         if await self._pool.fetchval(query("reconciliation_due"), every + 2 * jitter(every) + timedelta(minutes=10)):
             await self._start("worker")

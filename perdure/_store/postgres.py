@@ -47,6 +47,7 @@ _UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
 """NUL and lone surrogates in text and JSON, a number beyond numeric, a key or value above the limits."""
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
+# Errors that no repetition mends: another URL does, or a right.
 _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -57,7 +58,6 @@ _PARAMETER = (
     asyncpg.InvalidParameterValueError,
     asyncpg.CantChangeRuntimeParamError,
 )
-"""A server that answers with one of these does so again, until the URL is another one, or the role has the right."""
 
 
 class PostgresStore:

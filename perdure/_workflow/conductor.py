@@ -109,7 +109,8 @@ class Conductor:
         """Perform an effect for the author's code; see `Lifecycle.perform`."""
         performance = self._performance(
             effect,
-            effect.dump_input(given),
+            # A deploy may have changed what the type accepts of inputs that have been performed.
+            effect.dump_input(given, read_back=not workflow.unsafe.is_replaying()),
             suffix=suffix,
             own=own,
             entering=entering,
@@ -288,7 +289,7 @@ class Conductor:
         Raises:
             Overtaken: the entity is over, as one of the branches found.
             ContinueAsNew: a doubt is to be settled in a new run.
-            Exception: one of the branches failed.
+            Exception: one of the branches failed. A task group does not end beside a branch that was left.
         """
         await self.waiter.nothing_under_way()
         self._part.end()

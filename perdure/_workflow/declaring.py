@@ -71,7 +71,11 @@ def _looks(handler: Callable[..., Any], base: type[Any]) -> Callable[..., Any]:
     def handle(self: Any, *given: Any) -> Any:
         if isinstance(self, base):
             self._perdure.waiter.event_came()
-        return handler(self, *given)
+        try:
+            return handler(self, *given)
+        except TimeoutError as error:
+            reason_of(error)
+            raise
 
     return handle
 

@@ -240,7 +240,7 @@ class Lifecycle(Answering, Generic[I, S]):
             DeclarationError: `otherwise` has no `attention=True`, or as `perform`.
             InvalidInput: as `perform`.
         """
-        if not self.declared[otherwise].attention:
+        if not self.declared[state_name(type(self), otherwise)].attention:
             raise DeclarationError(
                 f"{type(self).__name__}: otherwise={str(otherwise)!r} would wait for a person whom nothing calls: "
                 "declare that state with attention=True"

@@ -43,7 +43,7 @@ async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In,
         write=recorder.order(
             fence=Fence(op=FenceOp.READ, key=Key.of(run.entity, step.identity), effect=step.identity, token="")
         ),
-        input=step.dump_input(given),
+        input=step.dump_input(given, read_back=not workflow.unsafe.is_replaying()),
         timeout=step.timeout.total_seconds(),
     )
     check_size(run.entity, f"the step {step.name}", order)

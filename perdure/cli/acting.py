@@ -185,4 +185,6 @@ def _report(tally: Tally, verb: Verb, count: int) -> int:
     if tally.interrupted:
         complain(f"interrupted after {tally.dealt_with:,} of {count:,}: {go_on}")
         return 130
-    return 1 if tally.refused or tally.unknown else 0
+    if (left := count - tally.dealt_with) > 0:
+        complain(f"{left:,} of {count:,} matched no longer when it was their turn")
+    return 1 if tally.refused or tally.unknown or left > 0 else 0

@@ -15,7 +15,7 @@ from perdure.cli.acting import Verb, carry_out
 from perdure.cli.cli import ACT, cli
 from perdure.cli.options import options_of
 from perdure.cli.printing import MOST, refuse
-from perdure.cli.targets import DoubtfulTargets, FinishedTargets, OpenTargets, Targets
+from perdure.cli.targets import DoubtfulTargets, FinishedTargets, InDoubt, OpenTargets, Targets
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import NotNow
@@ -70,8 +70,8 @@ def resolve(
         refuse("--attempt is of one entity: give LIFECYCLE and ID", 2)
     given = None if receipt is None else _json(receipt, "--receipt")
 
-    async def act(acts: Acts, entity: Entity, doubts: Sequence[tuple[str, int]]) -> str:
-        key, meant = (effect, attempt) if targets.entity_id else _only(entity, doubts, effect)
+    async def act(acts: Acts, entity: Entity, doubts: Sequence[InDoubt]) -> str:
+        key, meant = (effect, attempt) if targets.entity_id else _meant(entity, doubts, effect)
         return await acts.resolve(entity, EffectStatus(outcome), given, key, meant)
 
     verb = Verb(
@@ -171,14 +171,21 @@ def restart(
     )
 
 
-def _only(entity: Entity, doubts: Sequence[tuple[str, int]], effect: str | None) -> tuple[str, int]:
-    """The effect in doubt that is meant, and the number of its attempt."""
-    meant = [each for each in doubts if effect in (None, each[0], slot_of(*Key(each[0]).performance[:2]))]
-    if not meant:
-        raise NotNow(f"{entity}: no attempt is in doubt that had begun when the command counted: run it again")
-    if len(meant) > 1:
-        raise NotNow(f"{entity}: name one of these by --effect: {', '.join(key for key, _ in meant)}")
-    return meant[0]
+def _meant(entity: Entity, doubts: Sequence[InDoubt], effect: str | None) -> tuple[str | None, int | None]:
+    """The effect that is meant, and the attempt that the answer is about.
+
+    The workflow knows former names of an effect, and which of several waits for a person.
+    """
+    if not doubts:
+        raise NotNow(f"{entity}: nothing of it is in doubt")
+    if any(each.began_later for each in doubts):
+        raise NotNow(f"{entity}: an attempt has begun since the command counted: run it again")
+    named = [each for each in doubts if effect in (each.key, each.effect, slot_of(*Key(each.key).performance[:2]))]
+    match named or doubts:
+        case [one] if named or effect is None:
+            return one.key, one.attempt
+        case _:
+            return effect, None
 
 
 def _needs_note(targets: Targets) -> None:

@@ -55,7 +55,7 @@ async def transaction() -> AsyncIterator[Connection]:
         SchemaMismatch: its schema is missing, too old or too new.
         NotPermitted: this role is not the owner.
     """
-    async with _begun(OWNER, reads=False) as connection:
+    async with begun(OWNER, reads=False) as connection:
         yield connection
 
 
@@ -67,12 +67,18 @@ async def reading() -> AsyncIterator[Connection]:
         DatabaseUnavailable, SchemaMismatch: see `transaction`.
         NotPermitted: this role may not read the tables.
     """
-    async with _begun(granted(Kind.READER), reads=True) as connection:
+    async with begun(granted(Kind.READER), reads=True) as connection:
         yield connection
 
 
 @asynccontextmanager
-async def _begun(way_out: str, *, reads: bool) -> AsyncIterator[Connection]:
+async def begun(way_out: str, *, reads: bool) -> AsyncIterator[Connection]:
+    """A transaction in the database that PERDURE_DATABASE_URL names; see `transaction` and `reading`.
+
+    Args:
+        way_out: for a role that may not do it.
+        reads: whether it changes nothing.
+    """
     isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
     async with _connections(closed_path=True) as pool:
         with answering(), permitting(way_out), _unlocked():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -92,7 +92,7 @@ class Targets:
         await selection.check(connection, Selection(lifecycle=self.lifecycle, state=self.state), app)
 
     async def count(self, connection: Connection, after: Name | None, until: datetime) -> int:
-        """How many there are, of those that were there by `until`."""
+        """How many match, of those that matched by `until`."""
         raise NotImplementedError
 
     async def page(
@@ -173,6 +173,20 @@ class OpenTargets(Targets):
         )
 
 
+class InDoubt(NamedTuple):
+    """An effect in doubt of an entity that was chosen.
+
+    Attributes:
+        attempt: the number of the last attempt.
+        began_later: whether that began after the command had counted.
+    """
+
+    key: str
+    effect: str
+    attempt: int
+    began_later: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class DoubtfulTargets(OpenTargets):
     """Among those that are open, or those that ended with a doubt open."""
@@ -191,7 +205,7 @@ class DoubtfulTargets(OpenTargets):
     async def count(self, connection: Connection, after: Name | None, until: datetime) -> int:
         """See base class."""
         if self.ended:
-            return await count_doubtful(connection, self._doubts(self.limit, until), after)
+            return await count_doubtful(connection, self._doubts(self.limit), after)
         return await super().count(connection, after, until)
 
     async def page(
@@ -199,12 +213,17 @@ class DoubtfulTargets(OpenTargets):
     ) -> Sequence[Any]:
         """See base class."""
         if self.ended:
-            return await select_doubtful(connection, self._doubts(limit, until), after)
+            return await select_doubtful(connection, self._doubts(limit), after)
         return await super().page(connection, after, limit, until)
 
     async def choices(self, connection: Connection, page: Sequence[Any], until: datetime) -> Sequence[Choice]:
         """See base class: with the effects in doubt."""
-        return await doubts.choices(connection, self._doubts(None, until), page)
+        found: dict[Name, list[InDoubt]] = {Name(row.lifecycle, row.id): [] for row in page}
+        for each in await doubts.keys_in_doubt(connection, DoubtSelection(ended=self.ended), page):
+            began_later = until < each.since <= await connection.fetchval("select clock_timestamp()")
+            name = Name(each.lifecycle, each.id)
+            found[name].append(InDoubt(each.key, each.effect, each.attempts, began_later))
+        return [Choice(name, parts) for name, parts in found.items()]
 
     def shown(self, row: Any) -> str:
         """See base class."""
@@ -215,15 +234,8 @@ class DoubtfulTargets(OpenTargets):
     def _filters(self) -> bool:
         return self.ended or super()._filters()
 
-    def _doubts(self, limit: int | None, until: datetime) -> DoubtSelection:
-        return DoubtSelection(
-            lifecycle=self.lifecycle,
-            ended=self.ended,
-            waiting=not self.ended,
-            state=self.state,
-            limit=limit,
-            until=until,
-        )
+    def _doubts(self, limit: int | None) -> DoubtSelection:
+        return DoubtSelection(lifecycle=self.lifecycle, ended=True, state=self.state, limit=limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,9 +271,10 @@ class FinishedTargets(Targets):
             lifecycle=self.lifecycle,
             state=self.state,
             since=instant(self.since),
-            before=min((each for each in (instant(self.before), until) if each is not None), default=None),
+            before=instant(self.before),
             tenant=self.tenant,
             limit=limit,
+            until=until,
         )
 
 

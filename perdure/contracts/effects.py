@@ -137,8 +137,11 @@ class _Contract(Generic[In, Out]):
         """Validates and dumps receipts."""
         return TypeAdapter(self._types[1])
 
-    def dump_input(self, value: In) -> Any:
+    def dump_input(self, value: In, *, read_back: bool = True) -> Any:
         """`value` as JSON data.
+
+        Args:
+            read_back: whether to make sure that the type reads what it writes.
 
         Raises:
             InvalidInput: the value does not fit the declared type, JSON has no such number or text, or the type
@@ -150,6 +153,8 @@ class _Contract(Generic[In, Out]):
             raise InvalidInput(
                 f"{self.name}: the input does not fit {self._types[0]}: {first_problem(error)}"
             ) from error
+        if not read_back:
+            return data
         try:
             to_json(data)
         except ValueError:  # JSON data has nothing else that is no JSON
@@ -266,9 +271,9 @@ class Effect(_Contract[In, Out]):
     def _may_hold_sets(self) -> bool:
         return is_untyped(self.input)
 
-    def dump_input(self, value: In) -> Any:
+    def dump_input(self, value: In, *, read_back: bool = True) -> Any:
         """See base class. A set in the value is refused, also if the type does not declare it."""
-        data = super().dump_input(value)
+        data = super().dump_input(value, read_back=read_back)
         if self._may_hold_sets and holds_set(self.input.dump_python(value)):
             raise InvalidInput(f"{self.name}: the input holds a set, which has no order: use a list or a tuple")
         return data

@@ -106,7 +106,8 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
     # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle. The same if
     # the workflow task that performed it, or the history of its run, was lost as well, and a worker records the outcome
     # after the end.
-    lost = evidence.records_lost and (bool(results) or key not in evidence.on_record_at_end)
+    late = key not in evidence.on_record_at_end and (evidence.tasks_lost or evidence.histories_lost)
+    lost = evidence.records_lost and (bool(results) or late)
     known = lost or key in evidence.told_in_doubt or any(each.in_doubt for each in results)
     if view.in_doubt and not known:
         yield Finding("doubt forgotten", f"{key}: {view.status}, results: {_kinds(results)}")

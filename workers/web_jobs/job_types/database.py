@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-import asyncpg
-
 from activities.web_jobs import catalogue
-from perdure.cli.database import transaction
+from perdure.cli.database import begun, transaction
 from perdure.cli.printing import print_note
 from perdure.database import Connection
-from perdure.errors import NotPermitted, SchemaMismatch
+from perdure.errors import SchemaMismatch
 
 _MANY = 2000
 """Number of jobs from which on the progress is printed."""
@@ -26,13 +24,10 @@ async def types(*, reads: bool = False) -> AsyncIterator[Connection]:
         SchemaMismatch: perdure's schema, or the tables, are missing.
         NotPermitted: this role may not do that.
     """
-    try:
-        async with transaction(reads=reads) as connection:
-            if not await catalogue.is_set_up(connection):
-                raise SchemaMismatch("the database has no tables of web jobs: run `perdure job-type set-up`")
-            yield connection
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error}: use the role that owns the schema web_job") from error
+    async with begun("use the role that owns the schema web_job", reads=reads) as connection:
+        if not await catalogue.is_set_up(connection):
+            raise SchemaMismatch("the database has no tables of web jobs: run `perdure job-type set-up`")
+        yield connection
 
 
 async def release(names: Iterable[str]) -> int:
