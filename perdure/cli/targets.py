@@ -219,10 +219,11 @@ class DoubtfulTargets(OpenTargets):
     async def choices(self, connection: Connection, page: Sequence[Any], until: datetime) -> Sequence[Choice]:
         """See base class: with the effects in doubt."""
         found: dict[Name, list[InDoubt]] = {Name(row.lifecycle, row.id): [] for row in page}
-        for each in await doubts.keys_in_doubt(connection, DoubtSelection(ended=self.ended), page):
-            began_later = until < each.since <= await connection.fetchval("select clock_timestamp()")
-            name = Name(each.lifecycle, each.id)
-            found[name].append(InDoubt(each.key, each.effect, each.attempts, began_later))
+        in_doubt = await doubts.keys_in_doubt(connection, DoubtSelection(ended=self.ended), page)
+        now = await connection.fetchval("select clock_timestamp()")
+        for each in in_doubt:
+            began_later = until < each.since <= now  # a time in the future is one of before the clock went back
+            found[Name(each.lifecycle, each.id)].append(InDoubt(each.key, each.effect, each.attempts, began_later))
         return [Choice(name, parts) for name, parts in found.items()]
 
     def shown(self, row: Any) -> str:
