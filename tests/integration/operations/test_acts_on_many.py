@@ -252,3 +252,25 @@ async def test_an_entity_that_is_in_another_state_than_chosen_is_refused(
         acts = replace(await opened.acts(asks_temporal=False), seen=choice.seen)
         with pytest.raises((NotNow, AlreadyFinished), match=refused):
             await acts.cancel(choice.name.entity)
+
+
+async def test_who_has_changed_state_since_is_left_out_by_a_filter_that_regards_the_state(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in world.environment().items():
+        monkeypatch.setenv(name, value)
+    everything, failed = OpenTargets(lifecycle="ring", by="ann"), OpenTargets(state="failed", by="ann")
+    world.counterparty.replies = [dict(LOST), {"refused": "no such bell"}]
+    await world.db.execute("select perdure.start('ring', '1', '{}')")
+    async with world.worker(app), session(settings(), app, everything.asked, 20) as opened:
+        await parked(world)
+        until = await world.db.fetchval("select clock_timestamp()")
+        end = await perdure(world, "resolve", "ring", "1", "--as", "not_done", "--by", "bob", "--note", "never rang")
+        assert end.exit_code == 0, end.stderr
+        await world.is_in("ring", "1", "failed")
+        assert [each.name.id async for each in chosen(everything, opened, None, until)] == ["1"]
+        assert [each async for each in chosen(failed, opened, None, until)] == []
+        now = await world.db.fetchval("select clock_timestamp()")
+        assert [each.name.id async for each in chosen(failed, opened, None, now)] == ["1"]
+        await world.db.execute("update perdure.entity set since = since + interval '1 hour'")  # the clock went back
+        assert [each.name.id async for each in chosen(failed, opened, None, now)] == ["1"]
