@@ -112,7 +112,7 @@ async def test_filters_that_postgresql_cannot_take_are_refused(world: World) -> 
         await world.client.list("escalate", state="pen\0ding")
     with pytest.raises(InvalidInput, match="the list of escalate: "):
         await world.client.list("escalate", limit=-1)
-    with pytest.raises(InvalidInput, match="the status of esca\0late/a: "):
+    with pytest.raises(InvalidInput, match=r"the status of 'esca\\x00late/a': "):
         await world.client.status("esca\0late", "a")
 
 
