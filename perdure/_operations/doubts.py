@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from perdure._operations.bulk import Choice, Name
+from perdure._operations.bulk import Name
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.selection import PAGE, Named
 from perdure._store.schema import Connection
@@ -111,22 +111,17 @@ async def next_doubts(
     return [Doubt(**row) for row in await connection.fetch(page, *arguments)]
 
 
-async def keys_in_doubt(connection: Connection, selection: DoubtSelection, names: Sequence[Named]) -> list[Doubt]:
-    """Those of some entities."""
+async def by_entity(
+    connection: Connection, selection: DoubtSelection, names: Sequence[Named]
+) -> dict[Name, list[Doubt]]:
+    """Those of some entities, of which some may have none."""
     sql, arguments = _sql(selection)
     of = f"(${len(arguments) + 1}::text[], ${len(arguments) + 2}::text[])"
     sql += f" and (f.lifecycle, f.id) in (select * from unnest{of})"
-    rows = await connection.fetch(sql, *arguments, [each.lifecycle for each in names], [each.id for each in names])
-    return [Doubt(**row) for row in rows]
-
-
-async def choices(connection: Connection, selection: DoubtSelection, rows: Sequence[Named]) -> list[Choice]:
-    """Entities for an act, each with those of its effects in doubt that the filter matches: the key, and the number of
-    the last attempt, so that nobody answers for a later one."""
-    found: dict[Name, list[tuple[str, int]]] = {Name(row.lifecycle, row.id): [] for row in rows}
-    for each in await keys_in_doubt(connection, selection, rows):
-        found[Name(each.lifecycle, each.id)].append((each.key, each.attempts))
-    return [Choice(name, parts) for name, parts in found.items()]
+    found: dict[Name, list[Doubt]] = {Name(each.lifecycle, each.id): [] for each in names}
+    for row in await connection.fetch(sql, *arguments, [each.lifecycle for each in found], [each.id for each in found]):
+        found[Name(row["lifecycle"], row["id"])].append(Doubt(**row))
+    return found
 
 
 async def find_named(connection: Connection, selection: DoubtSelection, names: Sequence[str]) -> dict[str, list[Doubt]]:

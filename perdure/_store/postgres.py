@@ -189,14 +189,20 @@ def answering(errors: tuple[type[Exception], ...] = DATABASE_ERRORS) -> Iterator
     except PerdureError:  # such as an unusable file, which is an OSError as well
         raise
     except errors as error:
-        kind = kind_of(error)
-        if isinstance(kind, ReadOnly):
+        if not is_of_server(error):
+            raise
+        if isinstance(kind := kind_of(error), ReadOnly):
             raise DatabaseUnavailable(str(kind)) from error
-        if isinstance(kind, Transient) and (
-            not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
-        ):
-            raise DatabaseUnavailable(f"PostgreSQL did not answer: {kind}; try again when it is back") from error
-        raise
+        raise DatabaseUnavailable(f"PostgreSQL did not answer: {kind}; try again when it is back") from error
+
+
+def is_of_server(error: Exception) -> bool:
+    """Whether this error of PostgreSQL means that the server is lost, absent, overloaded or read-only, so that the
+    content of the statement is not its cause."""
+    kind = kind_of(error)
+    return isinstance(kind, Transient) and (
+        not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
+    )
 
 
 def kind_of(error: Exception) -> Transient | Unacceptable:

@@ -74,8 +74,7 @@ def _looks(handler: Callable[..., Any], base: type[Any]) -> Callable[..., Any]:
         try:
             return handler(self, *given)
         except TimeoutError as error:
-            reason_of(error)
-            raise
+            raise reason_of(error) from error
 
     return handle
 

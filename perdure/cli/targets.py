@@ -9,10 +9,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from perdure._operations import doubts, selection
+from perdure._operations import selection
 from perdure._operations.bulk import Choice, Name
 from perdure._operations.condition import Condition
-from perdure._operations.doubts import DoubtSelection, count_doubtful, select_doubtful
+from perdure._operations.doubts import Doubt, DoubtSelection, by_entity, count_doubtful, select_doubtful
 from perdure._operations.durations import duration
 from perdure._operations.finished import FinishedRow, FinishedSelection, count_finished, select_finished
 from perdure._operations.selection import Row, Selection
@@ -218,13 +218,14 @@ class DoubtfulTargets(OpenTargets):
 
     async def choices(self, connection: Connection, page: Sequence[Any], until: datetime) -> Sequence[Choice]:
         """See base class: with the effects in doubt."""
-        found: dict[Name, list[InDoubt]] = {Name(row.lifecycle, row.id): [] for row in page}
-        in_doubt = await doubts.keys_in_doubt(connection, DoubtSelection(ended=self.ended), page)
+        found = await by_entity(connection, DoubtSelection(ended=self.ended), page)
         now = await connection.fetchval("select clock_timestamp()")
-        for each in in_doubt:
-            began_later = until < each.since <= now  # a time in the future is one of before the clock went back
-            found[Name(each.lifecycle, each.id)].append(InDoubt(each.key, each.effect, each.attempts, began_later))
-        return [Choice(name, parts) for name, parts in found.items()]
+
+        def part(doubt: Doubt) -> InDoubt:
+            began_later = until < doubt.since <= now  # a time in the future is one of before the clock went back
+            return InDoubt(doubt.key, doubt.effect, doubt.attempts, began_later)
+
+        return [Choice(name, [*map(part, each)]) for name, each in found.items()]
 
     def shown(self, row: Any) -> str:
         """See base class."""

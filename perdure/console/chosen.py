@@ -11,7 +11,7 @@ from typing import Any
 from perdure._operations import selection
 from perdure._operations.bulk import Choice, Name
 from perdure._operations.condition import Condition
-from perdure._operations.doubts import Doubt, DoubtSelection, choices, count_doubts, next_doubts, select_doubtful
+from perdure._operations.doubts import Doubt, DoubtSelection, by_entity, count_doubts, next_doubts, select_doubtful
 from perdure._operations.durations import duration
 from perdure._operations.finished import FinishedSelection, count_finished, select_finished
 from perdure._operations.reach import Reach
@@ -105,7 +105,8 @@ class Doubtful(Chosen):
 
     async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
         """See base class: with the effects in doubt that are meant."""
-        return await choices(connection, self.wanted, await self.page(connection, after))
+        found = await by_entity(connection, self.wanted, await self.page(connection, after))
+        return [Choice(name, [(each.key, each.attempts) for each in doubts]) for name, doubts in found.items()]
 
     async def sample(self, connection: Connection) -> Sequence[Any]:
         """See base class."""

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import asyncpg
 
+from perdure._store.postgres import is_of_server
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -26,7 +28,7 @@ async def apart(
     try:
         return await act(items)
     except asyncpg.PostgresError as error:
-        if (error.sqlstate or "").startswith(("08", "25006", "53", "57", "58")):
+        if is_of_server(error):
             raise
         if len(items) == 1:
             refuse(items[0])(error)

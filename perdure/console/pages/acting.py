@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from perdure._operations.bulk import Name
 from perdure._operations.consequences import follows, receipt_fields, takes_receipt
-from perdure._operations.doubts import Doubt, DoubtSelection, keys_in_doubt
+from perdure._operations.doubts import Doubt, DoubtSelection, by_entity
 from perdure._operations.entity import Record, read_record
 from perdure.console import chosen, offering
 from perdure.console.chosen import group_of, place_of
@@ -115,7 +115,8 @@ async def _one(view: View, verb: Verb, given: Mapping[str, str], role: Role) -> 
         view.require(role, lifecycle, record.row["tenant"])
         doubts = []
         if verb is RESOLVE:
-            doubts = await keys_in_doubt(connection, DoubtSelection(), [Name(lifecycle, entity_id)])
+            name = Name(lifecycle, entity_id)
+            doubts = (await by_entity(connection, DoubtSelection(), [name]))[name]
     wanted = given.get("key")
     meant = [each for each in doubts if wanted in (None, each.key)]
     return One(record, doubts, meant[0] if len(meant) == 1 else None)

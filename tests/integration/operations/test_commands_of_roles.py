@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator
-
 import pytest
 from typer.testing import Result
 
@@ -37,15 +34,6 @@ OF_NOBODY = {
     "rejected list": READER,
     f"{IMPORT} --dry-run": OPERATOR,
 }
-
-
-@pytest.fixture
-async def role(world: World) -> AsyncIterator[str]:
-    """A role to which nothing was granted."""
-    name = f"shop_{secrets.token_hex(4)}"
-    await world.db.execute(f"create role {name} login")
-    yield name
-    await world.db.execute(f"drop owned by {name}; drop role {name}")
 
 
 async def run(world: World, role: str, line: str) -> Result:

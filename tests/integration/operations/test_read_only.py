@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -43,15 +41,6 @@ async def takes_writes(world: World, how: str) -> None:
         "select pg_terminate_backend(pid) from pg_stat_activity "
         "where datname = current_database() and pid <> pg_backend_pid()"
     )
-
-
-@pytest.fixture
-async def role(world: World) -> AsyncIterator[str]:
-    """A role that exists."""
-    name = f"shop_{secrets.token_hex(4)}"
-    await world.db.execute(f"create role {name} login")
-    yield name
-    await world.db.execute(f"drop role {name}")
 
 
 async def test_a_command_that_writes_is_refused_in_one_line_that_names_the_primary(world: World, role: str) -> None:
