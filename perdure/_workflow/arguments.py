@@ -29,7 +29,7 @@ def state_name(lifecycle: type[Author], state: Any) -> str:
     )
 
 
-def check_time(lifecycle: type[Author], when: datetime | None) -> None:
+def check_time(whose: str, when: datetime | None) -> None:
     """Refuse a time without a time zone, because it cannot be compared with the workflow's.
 
     Raises:
@@ -40,21 +40,18 @@ def check_time(lifecycle: type[Author], when: datetime | None) -> None:
     offset = getattr(when, "utcoffset", None)
     if offset is None or offset() is None:
         raise DeclarationError(
-            f"{lifecycle.__name__}: {when!r} is no time with a time zone: give one, such as "
-            "workflow.now() + timedelta(hours=1)"
+            f"{whose}: {when!r} is no time with a time zone: give one, such as workflow.now() + timedelta(hours=1)"
         )
 
 
-def check_why(lifecycle: type[Author], why: str | None) -> None:
+def check_why(whose: str, why: str | None) -> None:
     """Refuse a reason that is no text. The error has only its type, because the rest may be personal.
 
     Raises:
         DeclarationError: it is none.
     """
     if why is not None and not hasattr(why, "encode"):
-        raise DeclarationError(
-            f"{lifecycle.__name__}: why= is of type {type(why).__name__}: give a str without personal data"
-        )
+        raise DeclarationError(f"{whose}: why= is of type {type(why).__name__}: give a str without personal data")
 
 
 def answer_of(whose: str, function: Callable[[], T]) -> T:

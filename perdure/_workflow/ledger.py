@@ -24,6 +24,11 @@ REMEMBERED = 100
 continues from its snapshot repeats none, and its data must not grow with each new run."""
 
 
+REASONS = 200_000
+"""Limit of the characters of all reasons of ended effects that a run passes on: those of 100 effects at full length.
+Each of more effects gets an equal share of it, because the next run must start."""
+
+
 class Performing(Protocol):
     """A performance under way, for the other parts of its run.
 
@@ -293,7 +298,7 @@ class Ledger:
                 del ended[key]
         return {
             "again": self.again,
-            "ended": ended,
+            "ended": _with_short_reasons(ended),
             "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
             "performed": [*earlier, *performed],
@@ -310,6 +315,14 @@ class Ledger:
         """The effect of a key, with its suffix and under today's name."""
         effect, suffix, _ = Key(key).performance
         return slot_of(next((each.name for each in self._effects if each.identity == effect), effect), suffix)
+
+
+def _with_short_reasons(ended: dict[str, HowNotPerformed]) -> dict[str, HowNotPerformed]:
+    share = REASONS // max(len(ended), 1)
+    return {
+        key: how if len(how.why) <= share else how.model_copy(update={"why": f"{how.why[:share]}..."})
+        for key, how in ended.items()
+    }
 
 
 def first_slot_of(key: str) -> str:

@@ -150,7 +150,7 @@ class Lifecycle(Answering, Generic[I, S]):
                 text.
         """
         name = state_name(type(self), state)
-        check_why(type(self), why)
+        check_why(type(self).__name__, why)
         if await inside(lambda: to_its_end(self._perdure.transitions.enter(name, why))):
             go_ahead()
 
@@ -200,7 +200,7 @@ class Lifecycle(Answering, Generic[I, S]):
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
         own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
-        check_time(type(self), expires_at)
+        check_time(type(self).__name__, expires_at)
         entered, followed = (None if each is None else state_name(type(self), each) for each in (entering, then))
         return await inside(
             lambda: self._perdure.perform(
@@ -297,7 +297,7 @@ class Lifecycle(Answering, Generic[I, S]):
         Raises:
             DeclarationError: `condition` is async, or `until` has no time zone.
         """
-        check_time(type(self), until)
+        check_time(type(self).__name__, until)
         whose = f"{type(self).__name__}: wait_for"
         return await inside(lambda: self._perdure.waiter.wait_for(lambda: answer_of(whose, condition), until))
 

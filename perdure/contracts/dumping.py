@@ -1,6 +1,7 @@
 """Dumps values of the author's types as JSON data, and loads them from it.
 
-JSON has no Infinity and no NaN. Pydantic writes null in their place, so the reader would get another value, or none.
+Pydantic writes some values in another way than its reader could undo. JSON has no Infinity and no NaN: null stands in
+their place. A `SecretStr` becomes asterisks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_NUMBER = "is Infinity or NaN, which JSON does not have: give None, or a text"
+_NO_NUMBER = "is Infinity or NaN, which JSON does not have: give None, or a text"
+_MASK = "*" * 10  # of `SecretBytes`, whose text is another
+_MASKED = "is a secret that Pydantic writes as asterisks: declare `Private`, or a serializer that writes the value"
+_PLAIN = (str, int, type(None))
 _MANY = (list, tuple, set, frozenset, deque)
 
 
@@ -27,19 +31,19 @@ def dump(serializer: SchemaSerializer, value: Any, *, context: Any = None, warni
     """`value` as JSON data.
 
     Raises:
-        InvalidInput: a number in it is Infinity or NaN, and the type does not declare `ser_json_inf_nan="strings"`. The
-            message has the place.
+        InvalidInput: a number in it is Infinity or NaN, and the type does not declare `ser_json_inf_nan="strings"`; or
+            a secret would become asterisks. The message has the place.
     """
     data = serializer.to_python(value, mode="json", context=context, warnings=warnings)
     try:
         plain = serializer.to_python(value, context=context, warnings=False)  # of `Any`, the data has None already
     except Exception:  # a serializer of the author's may be for JSON alone
         plain = data
-    if no_number_in(plain, data) is None:
+    if lost_in(plain, data) is None:
         return data
     data = from_json(serializer.to_json(value, context=context, warnings=warnings))  # applies `ser_json_inf_nan`
-    if place := no_number_in(plain, data):
-        raise InvalidInput(f"{place} {NO_NUMBER}")
+    if lost := lost_in(plain, data):
+        raise InvalidInput(lost)
     return data
 
 
@@ -60,20 +64,22 @@ def load(adapter: TypeAdapter[T], data: Any, *, context: Any = None) -> T:
     return adapter.validate_json(text, context=context)
 
 
-def no_number_in(plain: Any, data: Any, place: str = "") -> str | None:
-    """The place of an Infinity or NaN in `plain` that `data`, its JSON data, does not show as text; None if there is
-    none."""
+def lost_in(plain: Any, data: Any, place: str = "") -> str | None:
+    """The place of the first value in `plain` that `data`, its JSON data, has lost, and what is lost; None if nothing
+    is."""
     if isinstance(plain, float):
-        lost = not math.isfinite(plain) and (data is None or isinstance(data, float))
-        return (place or "the whole") if lost else None
+        is_lost = not math.isfinite(plain) and (data is None or isinstance(data, float))
+        return f"{place or 'the whole'} {_NO_NUMBER}" if is_lost else None
+    if hasattr(plain, "get_secret_value"):
+        return f"{place or 'the whole'} {_MASKED}" if data and data in (str(plain), _MASK) else None
     inner: Iterable[tuple[Any, Any, Any]] = ()
     if isinstance(plain, dict) and isinstance(data, dict):
         inner = zip(plain, plain.values(), data.values(), strict=False)
     elif isinstance(plain, _MANY) and isinstance(data, (list, tuple)):
         inner = zip(range(len(plain)), plain, data, strict=False)
     for name, value, dumped in inner:
-        if isinstance(value, (float, dict, *_MANY)):
+        if not isinstance(value, _PLAIN):
             part = str(name) if isinstance(name, int) or (isinstance(name, str) and name.isidentifier()) else "*"
-            if found := no_number_in(value, dumped, f"{place}.{part}".lstrip(".")):
-                return found
+            if lost := lost_in(value, dumped, f"{place}.{part}".lstrip(".")):
+                return lost
     return None

@@ -131,24 +131,32 @@ class Entity:
         return cls(lifecycle, workflow_id.removeprefix(prefix), generation)
 
 
-def _checked(suffix: str, entity: Entity, effect: str) -> str:
+def checked_suffix(suffix: str, whose: str) -> str:
+    """The suffix of an effect's performance, if a key may have it.
+
+    Args:
+        suffix: the suffix.
+        whose: the entity or workflow, and the effect, for the error.
+
+    Raises:
+        InvalidInput: it is no text, is empty or too long for a key, or PostgreSQL cannot store it.
+    """
     if not isinstance(suffix, str):
         raise InvalidInput(
-            f"{entity}: {effect}: the suffix {repr(suffix)[:60]} is of type {type(suffix).__name__}: "
+            f"{whose}: the suffix {repr(suffix)[:60]} is of type {type(suffix).__name__}: "
             f"give a str, such as {str(suffix)[:60]!r}"
         )
     if not suffix:
         raise InvalidInput(
-            f"{entity}: {effect}: the suffix '' is empty, so the key would be the one without a suffix: "
-            "give an id, or no suffix"
+            f"{whose}: the suffix '' is empty, so the key would be the one without a suffix: give an id, or no suffix"
         )
     try:
         length = len(suffix.translate(_IN_SUFFIX).encode())
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{entity}: {effect}: the suffix {suffix[:40]!r} is no text: {error}") from None
+        raise InvalidInput(f"{whose}: the suffix {suffix[:40]!r} is no text: {error}") from None
     if length > LONGEST_SUFFIX or "\0" in suffix:
         raise InvalidInput(
-            f"{entity}: {effect}: the suffix {suffix[:40]!r}... can't be part of a key: it has {length} bytes, "
+            f"{whose}: the suffix {suffix[:40]!r}... can't be part of a key: it has {length} bytes, "
             f"{LONGEST_SUFFIX} without NUL is the most: use an id, or a digest"
         )
     return suffix
@@ -181,7 +189,9 @@ class Key(str):
             InvalidInput: the suffix is no text, is empty or too long for a key, or PostgreSQL cannot store it.
         """
         generation = f"~{entity.generation}" if entity.generation else ""
-        tail = f"/{_checked(suffix, entity, effect).translate(_IN_SUFFIX)}" if suffix is not None else ""
+        tail = ""
+        if suffix is not None:
+            tail = "/" + checked_suffix(suffix, f"{entity}: {effect}").translate(_IN_SUFFIX)
         anew = f"~{again}" if again else ""
         return cls(f"{entity.lifecycle}/{entity.id.translate(_IN_ID)}{generation}/{effect}{tail}{anew}")
 

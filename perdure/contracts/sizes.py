@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from perdure.contracts.dumping import NO_NUMBER, no_number_in
+from perdure.contracts.dumping import lost_in
 from perdure.errors import InvalidInput
 
 LARGEST = 2_000_000
@@ -55,8 +55,8 @@ def unfit(data: Any, largest: int) -> str | None:
         return f"has {size} bytes, and may have {largest}: {ELSEWHERE}"
     if is_too_deep(data):
         return TOO_DEEP
-    place = no_number_in(data, data)
-    return place and f"can't be kept: {place} {NO_NUMBER}"
+    lost = lost_in(data, data)
+    return lost and f"can't be kept: {lost}"
 
 
 def parsed(text: str | None) -> Any:

@@ -14,15 +14,16 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 from perdure._wire.known import Known
 from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report
 from perdure._wire.writes import EffectView, Fence, FenceOp, Write
+from perdure._workflow.arguments import check_time
 from perdure._workflow.calling import BOOKKEEPING, NO_ANSWER, ONCE, SILENCE
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.leaving import to_its_end
-from perdure.contracts.dumping import dump, load
+from perdure.contracts.dumping import load
 from perdure.contracts.effects import Effect
-from perdure.contracts.keys import Key
+from perdure.contracts.keys import Key, checked_suffix
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import AskFirst
-from perdure.errors import DeclarationError
+from perdure.errors import DeclarationError, InvalidInput
 from perdure.temporal.orders import PlainAttempt, PlainLookup
 
 In = TypeVar("In")
@@ -74,7 +75,8 @@ async def perform(
     Args:
         effect: an effect that is declared with `@effect`. The worker has `EffectsPlugin(effect)`.
         given: the input.
-        suffix: distinguishes several performances of the effect in one execution.
+        suffix: distinguishes several performances of the effect in one execution, also those before and after
+            `continue_as_new`. 1 to 500 bytes.
         key: the idempotency key; None = made of the workflow id, the first run of this execution, the effect and the
             suffix. A second execution under the same workflow id then has another key; give one if it must not.
         expires_at: no attempt begins after this time, which has a time zone.
@@ -85,14 +87,21 @@ async def perform(
     Raises:
         EffectInDoubt: the effect may have happened, and nobody can be asked.
         EffectNotPerformed: the effect certainly did not happen, unless `in_doubt` is True.
-        DeclarationError: the effect was already performed under this key.
+        DeclarationError: the effect was already performed under this key, or `expires_at` has no time zone.
+        InvalidInput: `given` does not fit the contract, `key` is empty, or `suffix` can't be part of a key.
         CancelledError: the workflow was cancelled.
 
     Example:
         receipt = await perform(charge, order)
     """
     info = workflow.info()
-    slot = f"{effect.identity}/{suffix}" if suffix else effect.identity
+    whose = f"{info.workflow_type}/{info.workflow_id}: {effect.name}"
+    check_time(whose, expires_at)
+    if key is not None and not str(key).strip():
+        raise InvalidInput(
+            f"{whose}: the key {key!r} is empty, so two effects could have the same: give an id, or no key"
+        )
+    slot = effect.identity if suffix is None else f"{effect.identity}/{checked_suffix(suffix, whose)}"
     name = Key(key or f"{info.workflow_type}/{info.workflow_id}~{info.first_execution_run_id}/{slot}")
     performed: set[str] = workflow.instance().__dict__.setdefault(_PERFORMED, set())
     if name in performed:
@@ -109,7 +118,7 @@ class _Performance(Generic[In, Out]):
     def __init__(self, effect: Effect[In, Out], given: In, key: Key, slot: str, expires_at: datetime | None) -> None:
         self.stops = False
         self._effect = effect
-        self._given = dump(effect.input.serializer, given)
+        self._given = effect.dump_input(given)
         self._key = key
         self._slot = slot
         self._expires_at = expires_at

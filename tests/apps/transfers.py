@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel
 
     from perdure import AskFirst, Attempt, Dedupe, Escalate, LookupContext, NotDone, Refused, effect, lookup
+    from perdure.errors import DeclarationError, InvalidInput
     from perdure.temporal import EffectInDoubt, EffectNotPerformed, EffectsPlugin, perform
 
 
@@ -136,6 +137,28 @@ class Twice:
 
 
 @workflow.defn
+class Careless:
+    """Gives arguments of which no key or time can be made, one after the other, and names what each is refused with."""
+
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        given, refused = Transfer.model_validate(transfer), []
+        wrong: list[dict[str, Any]] = [
+            {"suffix": ""},
+            {"suffix": 0},
+            {"key": ""},
+            {"expires_at": workflow.now().replace(tzinfo=None)},
+            {"given": {"cents": "many"}},
+        ]
+        for each in wrong:
+            try:
+                await perform(deposit, **{"given": given, **each})
+            except (DeclarationError, InvalidInput) as error:
+                refused.append(str(error))
+        return "\n".join(refused)
+
+
+@workflow.defn
 class Plain:
     """As most applications have it."""
 
@@ -151,7 +174,7 @@ def make(client: Client, task_queue: str, *interceptors: Interceptor) -> Worker:
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[Withdraw, Deposit, DepositSoon, Letter, Twice, Plain],
+        workflows=[Withdraw, Deposit, DepositSoon, Letter, Twice, Careless, Plain],
         activities=[pay_plainly],
         plugins=[EffectsPlugin(withdraw, deposit, deposit_soon, send_letter, grace=1)],
         graceful_shutdown_timeout=timedelta(seconds=4),

@@ -28,7 +28,7 @@ from perdure.temporal import EffectsPlugin
 from perdure.testing import workflow_crash_points
 from perdure.testing.crashing import CrashPointsFailed
 from tests.apps import transfers
-from tests.apps.transfers import Deposit, DepositSoon, Letter, Plain, Twice, Withdraw
+from tests.apps.transfers import Careless, Deposit, DepositSoon, Letter, Plain, Twice, Withdraw
 from tests.deadline import in_time, until
 
 PAGE = Path(__file__).parents[3] / "docs" / "start" / "temporal.md"
@@ -204,6 +204,21 @@ async def test_a_doubt_without_a_look_up_is_raised_to_the_author(
 async def test_performances_with_different_suffixes_have_different_keys(temporal: TemporalServer, bank: Bank) -> None:
     await result(temporal, Twice.run)
     assert len(set(bank.paid)) == len(bank.paid) == 2
+
+
+async def test_arguments_that_make_no_key_of_their_own_are_refused_before_a_call(
+    temporal: TemporalServer, bank: Bank
+) -> None:
+    refused = (await result(temporal, Careless.run)).splitlines()
+    wrong = [
+        ": deposit: the suffix '' is empty",
+        ": deposit: the suffix 0 is of type int",
+        ": deposit: the key '' is empty",
+        "is no time with a time zone",
+        "deposit: the input does not fit",
+    ]
+    assert [part in each for part, each in zip(wrong, refused, strict=True)] == [True] * len(wrong)
+    assert bank.paid == []
 
 
 async def test_a_cancellation_waits_until_it_is_known_what_happened(temporal: TemporalServer, bank: Bank) -> None:

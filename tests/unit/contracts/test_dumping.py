@@ -1,4 +1,4 @@
-"""A number that JSON does not have is refused with its place, in place of the null that Pydantic would write."""
+"""A value that Pydantic would write as null or as asterisks is refused; what a type writes, it reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, TypeAdapter, ValidationError, field_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    SerializationInfo,
+    TypeAdapter,
+    ValidationError,
+    field_serializer,
+)
 
 from perdure import Attempt, Effect, Entity, Repeat, Step
 from perdure.client.naming import input_text
@@ -97,6 +108,46 @@ def test_a_type_that_writes_such_a_number_as_text_keeps_it() -> None:
 def test_the_input_of_a_start_is_refused_where_its_type_leaves_the_number_open() -> None:
     with pytest.raises(InvalidInput, match=r"^numbers: .*: more is Infinity or NaN"):
         input_text(Entity("numbers", "a"), Numbers, Measured(what="", more=math.nan))
+
+
+class Login(BaseModel):
+    """Pydantic writes asterisks for the password."""
+
+    password: SecretStr
+
+
+class WritesPassword(Login):
+    """The same, mended."""
+
+    @field_serializer("password", when_used="json")
+    def as_text(self, password: SecretStr) -> str:
+        """See the class."""
+        return password.get_secret_value()
+
+
+@pytest.mark.parametrize("contract", [effect, step])
+@pytest.mark.parametrize(
+    ("kind", "given", "place"),
+    [
+        (SecretStr, SecretStr("s3"), "the whole"),
+        (dict[str, list[SecretBytes]], {"a": [SecretBytes(b""), SecretBytes(b"s3")]}, "a.1"),
+        (Secret[int], Secret[int](3), "the whole"),
+        (Login, Login(password=SecretStr("s3")), "password"),
+        (Any, {"logins": [Login(password=SecretStr("s3"))]}, r"logins\.0\.password"),
+    ],
+)
+def test_an_input_that_would_become_asterisks_is_refused(contract: Any, kind: Any, given: Any, place: str) -> None:
+    with pytest.raises(InvalidInput, match=f": {place} is a secret that Pydantic writes as asterisks: declare `Priv"):
+        contract(kind).dump_input(given)
+
+
+@pytest.mark.parametrize("contract", [effect, step])
+def test_a_secret_that_its_type_writes_is_kept(contract: Any) -> None:
+    login = WritesPassword(password=SecretStr("s3"))
+    data = contract(WritesPassword).dump_input(login)
+    assert data == {"password": "s3"}
+    assert load(contract(WritesPassword).input, data) == login
+    assert contract(SecretStr).dump_input(SecretStr("")) == ""
 
 
 async def test_progress_and_lookup_hints_with_such_a_number_are_refused() -> None:

@@ -10,7 +10,7 @@ from perdure import Effect, Escalate
 from perdure._wire.carried import Carried, HowNotPerformed, Unsettled
 from perdure._wire.known import Known
 from perdure._wire.writes import EffectView
-from perdure._workflow.ledger import REMEMBERED, Ledger
+from perdure._workflow.ledger import REASONS, REMEMBERED, Ledger
 from perdure.contracts.outcomes import EffectStatus
 
 EARLIER = [f"call/{number}" for number in range(REMEMBERED + 50)]
@@ -39,6 +39,18 @@ def test_a_run_that_leaves_an_effect_unsettled_hands_on_all() -> None:
     ledger = Ledger((), Carried(state="calling", performed=EARLIER, ended=ENDED, unsettled=unsettled))
     assert ledger.carried()["performed"] == EARLIER
     assert [*ledger.carried()["ended"]] == KEYS
+
+
+def test_the_reasons_of_many_ends_are_cut_so_that_the_next_run_can_start() -> None:
+    ended = {key: how.model_copy(update={"why": "no " * 600}) for key, how in ENDED.items()}
+    unsettled = {"calling/1/call": Unsettled(known=Known())}
+    few = dict(list(ended.items())[:50])
+    assert Ledger((), Carried(state="calling", ended=few, unsettled=unsettled)).carried()["ended"] == few
+    for _ in range(2):
+        carried = Ledger((), Carried(state="calling", ended=ended, unsettled=unsettled)).carried()
+        ended = carried["ended"]
+    share = REASONS // len(KEYS)
+    assert {(how.why, how.kind) for how in ended.values()} == {(f"{('no ' * 600)[:share]}...", "Expired")}
 
 
 def test_a_renamed_effect_has_one_name_in_temporals_lists_whatever_build_runs_it() -> None:
