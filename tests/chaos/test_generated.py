@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.contracts.keys import Entity, Key
 from perdure.testing.exploring.contracts import contracts, own_terms
+from perdure.testing.exploring.programs import BRANCHES, INSIDE
 from tests.chaos.audit import audit
 from tests.chaos.facts import WAYS, Books, _facts, subjects
 from tests.chaos.generated import PACE, lifecycle_of, policy_of, program, started_for_sure, starts, words
@@ -14,7 +15,7 @@ from tests.chaos.plan import GENERATED, STARTED, Plan, Start
 
 SEED = 3
 PERFORM = {"entering", "then", "expires", "again", "until", "own", "confirmed", "varies", "large"}
-WORDS = {"perform", "gather", "group", "race", "within", "until", "messages", "step", "enter", "save", "renew", "retry"}
+WORDS = {"perform", *BRANCHES, *INSIDE, "join", "until", "messages", "step", "enter", "save", "renew", "retry"}
 
 
 def performances(entity_id: str) -> list[list[Any]]:

@@ -46,6 +46,8 @@ class Author:
             cancelling.insert(random.randint(0, len(cancelling)), random.choice(more))
         if random.random() < 0.3 and self._place < len(ORDER) - 1:
             steps.append(self._performance({"then": Place.ENDED.value}))
+        if any(each[0] == "detached" for each in steps) and random.random() < 0.5:
+            steps.append(["join"])
         given = Program(steps=steps, at_cancel=cancelling, secret=secret)
         given.at_message, given.at_update = self.handler(advance), self.handler([])
         return given
@@ -55,7 +57,7 @@ class Author:
         random = self._random
         if words or (self._is_rare() and random.random() < 0.5):
             held = random.choice((["enter", Place.HELD.value], self.held()))
-            more = (["step"], ["save"], self._performance({}), held)
+            more = (["step"], ["save"], self._performance({}), held, self._nested(0, "handler"))
             words = [*words, *(each for each in more if random.random() < 0.3)]
             if self._bugs and self._is_rare() and self._is_rare():
                 words.append(["bug"])
@@ -106,7 +108,7 @@ class Author:
 
     def _rare_step(self, depth: int, alone: bool) -> list[Any] | None:
         random = self._random
-        match random.choice(("race", "within", "within", "messages", "renew", "rounds", "start", "bug")):
+        match random.choice(("race", "within", "within", "messages", "renew", "rounds", "start", "bug", "nested")):
             case "race":
                 branches = [self._steps(depth - 1, 1, alone=False) for _ in range(2)]
                 return ["race", [*branches, [["retry"]]] if self._is_rare() else branches]
@@ -121,10 +123,25 @@ class Author:
                 return self._rounds()
             case "bug" if alone and self._bugs and self._is_rare():
                 return ["bug"]
+            case "nested":
+                return self._nested(depth - 1, "run")
             case "start" if self._starts:
                 self._started += 1
                 return ["start", OTHER, self._started, self._child()]
         return None
+
+    def _nested(self, depth: int, lock: str) -> list[Any]:
+        """A step that a time-out or another branch may leave, and what it holds then."""
+        random = self._random
+        steps = self._steps(depth, random.randint(1, 2), alone=False)
+        return random.choice(
+            (
+                ["within", random.choice((1, 4, 10)), [["shield", steps]]],
+                ["race", [[["shield", steps]], [["until", random.randint(1, 20)]]]],
+                ["group", [[["lock", lock, steps]], [["lock", lock, [self._performance({})]]]]],
+                ["detached", steps],
+            )
+        )
 
     def _child(self) -> dict[str, Any]:
         """The program of an entity that this one starts. It may start one of the first lifecycle."""
@@ -176,6 +193,8 @@ class Author:
     def _moves(self, alone: bool) -> dict[str, Any]:
         random = self._random
         more: dict[str, Any] = {}
+        if not alone and self._is_rare() and random.random() < 0.5:
+            return {random.choice(("entering", "then")): Place.HELD.value}
         if not alone or self._place >= len(ORDER) - 3:
             return {}
         if random.random() < 0.4:

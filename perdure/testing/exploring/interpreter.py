@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -28,6 +29,7 @@ from perdure.testing.exploring.programs import (
     Child,
     Place,
     Program,
+    of_message,
     of_round,
 )
 
@@ -64,6 +66,8 @@ class Interpreter(Lifecycle[Any, Any]):
         self.updated: list[str] = []
         self._renewed = self._renewals = self._rounds = 0
         self._given: Program | None = None
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._detached: list[asyncio.Task[None]] = []
 
     async def _interpret(self, given: Program) -> None:
         kept = self.restore(Kept)
@@ -82,7 +86,7 @@ class Interpreter(Lifecycle[Any, Any]):
     async def note(self, text: str) -> None:
         self.received.append(text)
         await self.wait_for(lambda: self._given is not None)
-        await self._handle(self._program.at_message, text)
+        await self._all(of_message(self._program.at_message, text))
 
     @workflow.update
     async def append(self, text: str) -> str:
@@ -91,7 +95,7 @@ class Interpreter(Lifecycle[Any, Any]):
         if self._program.at_update:
             # The server can lose the update until its workflow task is over, with what its handler has done.
             await self._perdure.run.events.next_task("the update is on record")
-            await self._handle(self._program.at_update, text)
+            await self._all(of_message(self._program.at_update, text))
         return text
 
     @property
@@ -108,14 +112,6 @@ class Interpreter(Lifecycle[Any, Any]):
 
     def snapshot(self) -> Kept:
         return Kept(received=self.received, updated=self.updated, renewed=self._renewed, rounds=self._rounds)
-
-    async def _handle(self, program: Sequence[Any], text: str) -> None:
-        """Run the program of a handler, with keys of its own."""
-        for word, *arguments in program:
-            if word == "perform":
-                name, suffix, more = arguments
-                arguments = [name, f"{suffix}-{text}", more]
-            await self._one(word, arguments)
 
     async def _all(self, steps: Sequence[Any]) -> None:
         for word, *arguments in steps:
@@ -135,6 +131,15 @@ class Interpreter(Lifecycle[Any, Any]):
                 await self._race(arguments[0])
             case "within":
                 await self._within(*arguments)
+            case "shield":
+                await asyncio.shield(self._all(arguments[0]))
+            case "lock":
+                async with self._locks[arguments[0]]:
+                    await self._all(arguments[1])
+            case "detached":
+                self._detached.append(asyncio.create_task(self._all(arguments[0])))
+            case "join":
+                await asyncio.gather(*self._detached)
             case "until":
                 await self.wait_until(self.after(arguments[0]))
             case "messages":
@@ -178,7 +183,7 @@ class Interpreter(Lifecycle[Any, Any]):
     async def _go_round(self, times: int, more: Mapping[str, Any], steps: Sequence[Any]) -> None:
         kept = more.get("kept")
         for number in range(self._rounds if kept else 0, times):
-            await self._all([*of_round(steps, number, more.get("same", False))])
+            await self._all(of_round(steps, number, more.get("same", False)))
             if kept == "before":
                 self._rounds = number + 1
             await _come_before(self, Place.REST)

@@ -8,6 +8,7 @@ A program is a list of steps, each a list that begins with its word:
     ["renew"]     ["retry"]     ["start", lifecycle, number, program]     ["tell"]
     ["rounds", how many, {"kept": "before" or "after", "same": bool}, program]
     ["advance", state]     ["advanced", state]     ["bug"]
+    ["shield", program]     ["lock", name, program]     ["detached", program]     ["join"]
 
 `perform` has as well: `until` = it is performed until it is done, and waits in `HELD` for each retry; `own` = terms of
 its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newer build gives it another input; `large`
@@ -16,13 +17,14 @@ its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a newe
 before a round enters its last state or after that. `start` starts another entity by a step; with `tell` that one sends
 a message to its starter. `advance`, in the handler of a message, enters a state if the one before it is the present
 one, and `advanced` waits for that. At a `bug`, each workflow task of the older build fails, until the newer one is
-deployed. Times are counted from the start of the entity, so that a run that starts from its
+deployed. What is in `shield` is not cancelled by a `race` or `within` around it. `detached` runs beside what
+follows; `join` waits for that. Times are counted from the start of the entity, so that a run that starts from its
 top finds the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -36,6 +38,10 @@ BUG = "a bug of the older build"
 """The message of the error that fails its workflow tasks."""
 NAME, OTHER, SECOND = "explored", "other", "second"
 """The lifecycle that is explored, one that it starts, and one that only the newer build has."""
+BRANCHES = ("gather", "group", "race")
+"""Words whose last argument is a list of programs."""
+INSIDE = ("within", "shield", "lock", "detached")
+"""Words whose last argument is a program."""
 SECONDS_OF_ROUND = 7
 """How much later what has a time is, in each further round."""
 
@@ -107,21 +113,36 @@ class Place(StrEnum):
 ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
 
 
-def of_round(steps: Sequence[Any], number: int, same: bool) -> Iterator[list[Any]]:
+def of_round(steps: Sequence[Any], number: int, same: bool) -> list[list[Any]]:
     """A program, as a round has it: with keys and times of its own."""
+
+    def change(word: str, arguments: list[Any]) -> list[Any]:
+        later = number * SECONDS_OF_ROUND
+        if word == "perform":
+            name, suffix, more = arguments
+            more = {**more, "expires": more["expires"] + later} if "expires" in more else more
+            return [name, suffix if same else f"{suffix}.{number}", more]
+        return [arguments[0] + later, *arguments[1:]] if word in ("until", "within") else arguments
+
+    return _changed(steps, change)
+
+
+def of_message(steps: Sequence[Any], text: str) -> list[list[Any]]:
+    """A program, as the handler of a message has it: with keys of its own."""
+
+    def change(word: str, arguments: list[Any]) -> list[Any]:
+        return [arguments[0], f"{arguments[1]}-{text}", *arguments[2:]] if word == "perform" else arguments
+
+    return _changed(steps, change)
+
+
+def _changed(steps: Sequence[Any], change: Callable[[str, list[Any]], list[Any]]) -> list[list[Any]]:
+    """A program with other arguments, as well as the programs in it."""
+    given = []
     for word, *arguments in steps:
-        match word:
-            case "perform":
-                name, suffix, more = arguments
-                if "expires" in more:
-                    more = {**more, "expires": more["expires"] + number * SECONDS_OF_ROUND}
-                yield [word, name, suffix if same else f"{suffix}.{number}", more]
-            case "until":
-                yield [word, arguments[0] + number * SECONDS_OF_ROUND]
-            case "gather" | "group" | "race":
-                yield [word, [[*of_round(branch, number, same)] for branch in arguments[0]]]
-            case "within":
-                seconds, inside = arguments
-                yield [word, seconds + number * SECONDS_OF_ROUND, [*of_round(inside, number, same)]]
-            case _:
-                yield [word, *arguments]
+        if word in BRANCHES:
+            arguments = [[_changed(each, change) for each in arguments[-1]]]
+        elif word in INSIDE:
+            arguments = [*arguments[:-1], _changed(arguments[-1], change)]
+        given.append([word, *change(word, arguments)])
+    return given

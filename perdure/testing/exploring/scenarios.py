@@ -11,7 +11,7 @@ from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.authoring import Author
 from perdure.testing.exploring.other_side import CALLS, LOOKS
-from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.programs import BRANCHES, INSIDE, Program
 from perdure.testing.exploring.scenario import RENEWS, Event, Fault, Scenario
 
 PLACES = ("before the commit", "after the commit")
@@ -199,10 +199,10 @@ def smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
     for each, step in enumerate(steps):
         before, after = steps[:each], steps[each + 1 :]
         yield before + after
-        if step[0] == "within":
-            yield [*before, *step[2], *after]
-            for smaller in smaller_steps(step[2]):
-                yield [*before, [*step[:2], smaller], *after]
+        if step[0] in INSIDE:
+            yield [*before, *step[-1], *after]
+            for smaller in smaller_steps(step[-1]):
+                yield [*before, [*step[:-1], smaller], *after]
         elif step[0] == "start":
             for smaller in smaller_steps(step[3]["steps"]):
                 yield [*before, [*step[:3], {**step[3], "steps": smaller}], *after]
@@ -214,7 +214,7 @@ def smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
                 yield [*before, [word, times, {}, inside], *after]
             for smaller in smaller_steps(inside):
                 yield [*before, [word, times, more, smaller], *after]
-        elif step[0] in ("gather", "group", "race"):
+        elif step[0] in BRANCHES:
             branches = step[1]
             for number, branch in enumerate(branches):
                 yield [*before, *branch, *after]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.programs import BRANCHES, INSIDE, Program
 from perdure.testing.exploring.scenario import Finding, Scenario
 
 _ROUND_WITHOUT_END = "It goes round without end. If it is only long, explore an input with fewer rounds."
@@ -77,16 +77,16 @@ def _time(seconds: float) -> str:
 
 def _steps(steps: list[Any], indent: str) -> Iterator[str]:
     for word, *arguments in steps:
-        if word == "within":
-            yield f"{indent}within {arguments[0]} s:"
-            yield from _steps(arguments[1], indent + "  ")
+        if word in INSIDE:
+            yield f"{indent}{' '.join(map(str, [word, *arguments[:-1]]))}" + (" s:" if word == "within" else ":")
+            yield from _steps(arguments[-1], indent + "  ")
         elif word == "start":
             yield f"{indent}start {arguments[0]} number {arguments[1]}:"
             yield from _steps(arguments[2]["steps"], indent + "  ")
         elif word == "rounds":
             yield f"{indent}{arguments[0]} rounds" + "".join(f", {k}={v}" for k, v in arguments[1].items()) + ":"
             yield from _steps(arguments[2], indent + "  ")
-        elif word in ("gather", "group", "race"):
+        elif word in BRANCHES:
             yield f"{indent}{word}:"
             for number, branch in enumerate(arguments[0], 1):
                 yield f"{indent}  branch {number}:"
