@@ -17,6 +17,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from perdure._crypto.codec import opened
+from perdure._wire.listing import of_workflow
 from perdure._wire.orders import CallResult, Report
 
 RUNS = 10
@@ -109,12 +110,14 @@ async def read_history(client: Client, workflow_id: str, newest: str) -> History
 
 async def _runs(client: Client, workflow_id: str, newest: str) -> tuple[list[str], bool]:
     """Ids of its runs that Temporal keeps, and whether there are more. Lists come late, so the newest is given."""
-    quoted = workflow_id.replace("\\", "\\\\").replace("'", "''")
     seen: dict[str, datetime] = {}
     try:
-        async for each in client.list_workflows(f"WorkflowId = '{quoted}'", limit=RUNS + 1):
-            seen[each.run_id] = each.start_time
-    except RPCError:  # no list, as where an id has characters that it can't be asked for
+        async for each in client.list_workflows(of_workflow(workflow_id)):
+            if each.id == workflow_id:
+                seen[each.run_id] = each.start_time
+            if len(seen) > RUNS:
+                break
+    except RPCError:  # the newest is known without a list
         pass
     runs = [run for run in sorted(seen, key=seen.__getitem__) if run != newest]
     return [*runs[-(RUNS - 1) :], newest], len(runs) >= RUNS

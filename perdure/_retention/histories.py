@@ -12,6 +12,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._wire.listing import of_workflow
 from perdure.errors import NotNow, TemporalUnavailable
 
 PATIENCE = 120.0
@@ -29,7 +30,8 @@ async def closed_runs(temporal_client: Client, workflow_id: str) -> list[str]:
         TemporalUnavailable: no answer.
     """
     try:
-        seen = {run.run_id async for run in temporal_client.list_workflows(f"WorkflowId = {_quoted(workflow_id)}")}
+        listed = temporal_client.list_workflows(of_workflow(workflow_id))
+        seen = {run.run_id async for run in listed if run.id == workflow_id}
         found: dict[str, None] = {}
         wanted: list[str | None] = [None, *seen]
         while wanted:
@@ -109,8 +111,3 @@ async def _delete(temporal_client: Client, workflow_id: str, run: str) -> None:
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise TemporalUnavailable(f"Temporal did not delete {workflow_id}, {run}: {error.message}") from error
-
-
-def _quoted(text: str) -> str:
-    """The text as a string of Temporal's list filter."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -70,7 +70,8 @@ class Line:
         if is_start:
             if self.unordered and not self.delivered:
                 return False  # first they get their places: one may be a cancel, which goes with the start
-            cancel = next((each for each in self.rows if each["message_kind"] == "cancel" and each["ordinal"]), None)
+            cancels = (each for each in self.rows if each["message_kind"] == "cancel" and not each["over"])
+            cancel = next((each for each in cancels if each["ordinal"]), None)
         overruled = cancel is not None and row["due_later"] and delivery.can_cancel(row)
         if row["waits"] and not overruled:
             self.held, self.held_until = True, row["not_before"]

@@ -231,7 +231,8 @@ class MemoryStore:
             case FenceOp.BAR if known is not None:
                 known.learn(write.version)
         not_made = fence.op is FenceOp.OUTCOME and fence.status is EffectStatus.NOT_DONE
-        if known is None and not doubtful and (not_made or fence.op in (FenceOp.LOST, FenceOp.BAR)):
+        over = (entity.generation, entity.final) >= (write.generation, True)
+        if known is None and not over and not doubtful and (not_made or fence.op in (FenceOp.LOST, FenceOp.BAR)):
             now = self._clock()
             view = EffectView(
                 status=EffectStatus.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why

@@ -14,6 +14,10 @@ SILENCE = 1.5 * TICK
 """Seconds of silence after which a server counts as gone."""
 
 
+TEMPORAL_LOST = "Temporal has no record of this database"
+"""Begin of the reason for `STOP` where Temporal is not the one that the database worked with."""
+
+
 class Incarnation(BaseModel):
     """A PostgreSQL server from its start to its stop, and the database in it."""
 
@@ -119,7 +123,7 @@ class KeeperState(BaseModel):
             return self._reply_to_declaration(proposal, now)
         if self.holder is None:
             if proposal.mark is not None:
-                return _stop("Temporal has no record of this database: its keeper was ended, or Temporal was lost")
+                return _stop(f"{TEMPORAL_LOST}: its keeper was ended, or Temporal was lost")
             return self._accept(proposal, now)
         if not proposal.incarnation.is_of(self.holder) or (proposal.mark is None and self.current is not None):
             return _stop(f"another database works with this namespace and scope ({self.holder})")

@@ -90,7 +90,7 @@ async def _bind(pool: Pool, exchange: Exchange, put_back: bool, yes: bool) -> No
         if put_back:
             confirm("Terminate all open workflows of this database", yes, dry_run=False)
         if why is not None or put_back:
-            await rebind(connection, exchange, print_line)
+            await rebind(connection, exchange, print_line, put_back=put_back)
 
 
 def _print(seen: Recovered) -> None:

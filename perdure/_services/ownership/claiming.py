@@ -77,7 +77,7 @@ async def claim(connection: Connection, exchange: Exchange, what: What, report: 
         NotThisDatabase: the database cannot be `what`. The message has the reason.
     """
     found = await look(connection)
-    if await _is_settled(found.row, exchange):
+    if await _is_settled(found.row, what, exchange):
         return "nothing to do: this database is verified with this scope and namespace"
     if what is What.COPIED:
         return await _make_copy(connection, exchange)
@@ -89,11 +89,11 @@ async def claim(connection: Connection, exchange: Exchange, what: What, report: 
     return f"it has the mark now; epoch {epoch} began: what was ordered before and has no record is in doubt"
 
 
-async def _is_settled(row: asyncpg.Record, exchange: Exchange) -> bool:
+async def _is_settled(row: asyncpg.Record, what: What, exchange: Exchange) -> bool:
     if row["problem"] is not None:
         return False
-    if row["mark"] is None:
-        return row["stopped"] is None and row["epoch"] > 0
+    if row["mark"] is None:  # the scope may have the mark of an earlier copy, which this one replaces
+        return what is What.COPIED and row["stopped"] is None and row["epoch"] > 0
     try:
         await exchange.check_binding(row)
     except NotThisDatabase:

@@ -25,7 +25,7 @@ from perdure._services.side_worker import side_worker
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
-from perdure._wire.keeper import Decision, Incarnation, KeeperState, Proposal, Reply
+from perdure._wire.keeper import TEMPORAL_LOST, Decision, Incarnation, KeeperState, Proposal, Reply
 from perdure.contracts.scopes import scope_setting
 from perdure.errors import NotThisDatabase, TemporalUnavailable
 from perdure.logs import log_event
@@ -146,7 +146,7 @@ class Exchange:
             kept = await handle.query(Keeper.kept, rpc_timeout=_RPC)
         if kept is None and proposal.mark is not None and proposal.force is None:
             why = (
-                f"Temporal has no workflow {self._id} any more, which could prove that this is no copy: "
+                f"{TEMPORAL_LOST} any more (workflow {self._id} is gone), so this may be a copy: "
                 "if only that workflow was deleted: perdure database claim --as moved; "
                 "if Temporal was lost and made anew: perdure recover"
             )

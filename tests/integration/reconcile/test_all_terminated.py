@@ -185,7 +185,7 @@ async def test_a_keeper_that_was_deleted_proves_nothing_and_the_log_names_what_t
         )
         await world.until(lambda: "nothing is sent from here" in caplog.messages, "the worker says so")
         [why] = {record.perdure["why"] for record in caplog.records if record.message == "nothing is sent from here"}  # type: ignore[attr-defined]
-        assert f"Temporal has no workflow {keeper_id(world.scope)} any more" in why
+        assert f"Temporal has no record of this database any more (workflow {keeper_id(world.scope)} is gone)" in why
         assert "if only that workflow was deleted: perdure database claim --as moved" in why
         assert "if Temporal was lost and made anew: perdure recover" in why
     assert await keeper_of(world) is None

@@ -175,6 +175,25 @@ async def test_one_that_was_cut_off_before_temporal_is_finished_when_it_is_run_a
     assert [await is_known(world, "counter", AWKWARD, run) for run in (first, second)] == [False, False]
 
 
+@pytest.mark.parametrize("entity_id", ["o'brien", 'a"b', "back\\slash", AWKWARD])
+async def test_the_runs_of_all_generations_are_deleted_whatever_the_id(world: World, entity_id: str) -> None:
+    async with world.worker(app):
+        for each in (entity_id, "another"):
+            await world.client.start(LookupBooking, each, Booking(what="secret"))
+            await world.ended("lookup", each)
+            await world.client.restart(LookupBooking, each, by="ann", note="again")
+            await world.ended("lookup", each)
+
+    async def listed() -> bool:
+        return len(await runs(world, "lookup")) == 4
+
+    await world.until(listed, "both runs of both are listed")
+    all_runs = await runs(world, "lookup")
+    assert (await forget(world, "lookup", entity_id)).exit_code == 0
+    assert not any([await is_known(world, "lookup", entity_id, run) for run in all_runs])
+    assert sum([await is_known(world, "lookup", "another", run) for run in all_runs]) == 2
+
+
 async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
     async with world.worker(app):
         await world.client.start(Counter, "a", Count())

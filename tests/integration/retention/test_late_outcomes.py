@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.integration.retention.months import (
     LONG_AGO,
     NAME,
     Connection,
+    everything,
     finished,
     key_of,
     keys,
@@ -157,3 +159,26 @@ async def test_what_is_forgotten_leaves_no_tenant(db: Connection) -> None:
     await db.execute("update perdure.ident set tenant = 'acme'")
     await db.execute("select perdure.forget('order', 'a', 'ann')")
     assert await db.fetchval("select tenant from perdure.ident") is None
+
+
+async def test_a_late_no_writes_nothing_about_what_was_forgotten(dsn: str, db: Connection) -> None:
+    await finished(db, "a", effect="in_doubt")
+    await db.execute(SETTLE, "abandoned", None)
+    await db.execute("select perdure.forget('order', 'a', 'ann')")
+    before = await everything(db)
+    why = "550 no mailbox of mrs.miller@example.org"
+    late = an_outcome("a", 10, EffectStatus.NOT_DONE, token="t", key=key_of("a"), why=why)
+    lost = a_write("a", 11, None, a_fence(FenceOp.LOST, "a", key=key_of("a"), token="", why="its worker is gone"))
+    async with store_at(dsn) as store:
+        for each in (late, lost):
+            await written(store, each.model_copy(update={"lifecycle": "order"}))
+    assert await everything(db) == before
+
+
+async def test_a_restart_never_takes_the_input_of_an_earlier_generation(dsn: str, db: Connection) -> None:
+    await finished(db, "a")
+    await finished(db, "a", date(2020, 2, 1), generation=1)
+    await db.execute('update perdure.finished set input = \'{"to": "corrected"}\' where generation = 1')
+    assert (await perdure(dsn, "archive", "drop", "2020-02", "--without-export", "--yes")).exit_code == 0
+    with pytest.raises(asyncpg.PostgresError, match="the input of order/a is no longer on record"):
+        await db.execute("select perdure.restart('order', 'a', 'ann', 'again')")

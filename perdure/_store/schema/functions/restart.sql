@@ -29,7 +29,8 @@ begin
         raise exception 'perdure.restart: whether % happened is not known', quote_literal(doubtful)
             using hint = 'Resolve that effect first, else it could happen twice.', errcode = 'object_not_in_prerequisite_state';
     end if;
-    select * into last from finished x where x.lifecycle = restart_any.lifecycle and x.id = entity_id order by finished_at desc limit 1;
+    select * into last from finished x where x.lifecycle = restart_any.lifecycle and x.id = entity_id and x.generation = i.generation
+        order by finished_at desc limit 1; -- its month may have been dropped, and that of an earlier generation not
     if last.input is null and restart_any.input is null then
         raise exception 'perdure.restart: the input of %/% is no longer on record', restart_any.lifecycle, entity_id
             using hint = 'Give it again: input => ...', errcode = 'no_data_found';

@@ -15,6 +15,10 @@ begin
         raise exception 'perdure.retry_rejected: %/% has ended, or was restarted, since', r.lifecycle, r.id
             using hint = 'Drop it: perdure.drop_rejected.', errcode = 'object_not_in_prerequisite_state';
     end if;
+    if exists (select from entity x where x.lifecycle = r.lifecycle and x.id = r.id and x.left_to is not null) then
+        raise exception 'perdure.retry_rejected: %/% is left to the database that this one is a copy of', r.lifecycle, r.id
+            using hint = 'Retry it there. It is never sent from here.', errcode = 'object_not_in_prerequisite_state';
+    end if;
     if retry_rejected_any.input is not null and r.kind <> 'start' then
         raise exception 'perdure.retry_rejected: % is a %, and has no input', retry_rejected_any.seq, r.kind
             using hint = 'Drop it, and send another.', errcode = 'invalid_parameter_value';

@@ -26,6 +26,11 @@ begin
     if i.final is not null then
         return 'finished';
     end if;
+    if verb = 'cancel' and exists (
+            select from entity x where x.lifecycle = send.lifecycle and x.id = entity_id and x.left_to is not null) then
+        raise exception 'perdure.cancel: %/% is left to the database that this one is a copy of', send.lifecycle, entity_id
+            using hint = 'Cancel it there. Nothing is sent to it from here.', errcode = 'object_not_in_prerequisite_state';
+    end if;
     insert into message (lifecycle, id, generation, message_id, kind, name, payload, traceparent)
         values (send.lifecycle, entity_id, i.generation, given, verb, send.name, send.payload, checked_traceparent(send.traceparent))
         on conflict do nothing;

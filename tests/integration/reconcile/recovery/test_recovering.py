@@ -23,12 +23,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.recovery.recovery import Recovered, recover
 from perdure._reconcile.recovery.temporal import rebind, why_lost
+from perdure._services.ownership.claiming import What, claim
 from perdure._services.ownership.exchange import Exchange
 from perdure._services.ownership.keeper import keeper_id
 from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts.outcomes import EffectStatus
-from perdure.errors import NotNow, TemporalUnavailable
+from perdure.errors import NotNow, NotThisDatabase, TemporalUnavailable
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import DEADLINE, in_time
 from tests.world import World
@@ -53,6 +54,12 @@ REJECT = """
     insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
     select seq, lifecycle, id, generation, kind, body, 'a test' from gone
 """
+LOST_COMMITS = """
+    delete from perdure.effect;
+    update perdure.ident set version = 0;
+    update perdure.entity set state = 'starting', workflow_id = null, snapshot = null, memory = null, acknowledged = 0
+"""
+OTHER_START = "postmaster_started = postmaster_started - interval '1 day'"
 WAKE = """
     insert into perdure.outbox (lifecycle, id, generation, kind, body)
     values ('sale', 'parked', 0, 'wake', '{"key": "sale/parked/pay"}')
@@ -494,6 +501,90 @@ async def rebound_while_a_worker_exchanges_the_mark(world: World, other: Exchang
     assert tuple(row) == (other.namespace, 0)
     for each in (worker, watcher):
         await each.close()
+
+
+async def without_keeper(world: World) -> Exchange:
+    """Temporal is lost, and so is the record of an effect that was done."""
+    async with world.worker(app):
+        await start(world, "a")
+        await world.is_in("sale", "a", "reserved")
+    await without(world, "sale/a")
+    await world.temporal_client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(
+            namespace=world.temporal_client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=keeper_id(world.scope)),
+        )
+    )
+    await world.db.execute(LOST_COMMITS)
+    exchange = Exchange(world.temporal_client, world.config)
+    await world.mark_grows_old()
+
+    async def is_lost() -> bool:
+        return await why_lost(world.db, exchange) is not None
+
+    await world.until(is_lost, "the keeper is gone")
+    return exchange
+
+
+async def test_a_promoted_server_beside_a_lost_temporal_begins_an_epoch(world: World) -> None:
+    exchange = await without_keeper(world)
+    await world.db.execute(f"update perdure.database set timeline = timeline - 1, {OTHER_START}")
+    reported: list[str] = []
+    await rebind(world.db, exchange, reported.append)
+    assert "PostgreSQL was promoted or restored" in reported[0]
+    await recovered(world)
+    assert await world.db.fetchval("select epoch > 0 from perdure.database")
+    async with world.worker(app):
+        await world.is_in("sale", "a", "reserved")  # it is looked up
+    assert world.counterparty.accepted["sale/a/reserve"] == 1
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        f"system_identifier = system_identifier + 1, {OTHER_START}",
+        "stopped = 'its mark is not the last one: it is a copy, or an older state of it or of Temporal was put back'",
+    ],
+)
+async def test_a_copy_or_an_older_state_is_not_bound_to_a_new_temporal_before_it_is_claimed(
+    world: World, found: str
+) -> None:
+    exchange = await without_keeper(world)
+    await world.db.execute(f"update perdure.database set {found}")
+    with pytest.raises(NotThisDatabase, match=r"is a copy.*: state what this database is: .*; then run this again"):
+        await rebind(world.db, exchange, print)
+    await claim(world.db, exchange, What.RESTORED, print)
+    assert await why_lost(world.db, exchange) is None
+    await recovered(world)
+    async with world.worker(app):
+        await world.is_in("sale", "a", "reserved")  # it is looked up
+    assert world.counterparty.accepted["sale/a/reserve"] == 1
+
+
+async def test_a_cancel_of_an_earlier_generation_does_not_go_with_a_restart(world: World) -> None:
+    async with world.worker(app):
+        await start(world, "a", words=0)
+        end = await world.ended("sale", "a")
+    # A relay gave the message its place while the end, which deletes messages, was being committed.
+    await world.db.execute(
+        """
+        insert into perdure.message (lifecycle, id, generation, message_id, kind, name, payload, ordinal)
+        values ('sale', 'a', 0, 'perdure-cancel', 'cancel', 'cancel', '{"by": "bob", "note": "too late"}', 1);
+        insert into perdure.outbox (lifecycle, id, generation, kind, message_id)
+        values ('sale', 'a', 0, 'message', 'perdure-cancel')
+        """
+    )
+    await world.client.restart("sale", "a", by="ann", note="again")
+    async with world.worker(app):
+        assert await world.ended("sale", "a") == end
+
+
+async def test_a_server_that_was_restarted_has_lost_nothing(world: World) -> None:
+    exchange = await without_keeper(world)
+    why = "Temporal has no record of this database: its keeper was ended, or Temporal was lost"
+    await world.db.execute(f"update perdure.database set stopped = $1, {OTHER_START}", why)
+    await rebind(world.db, exchange, print)
+    assert await world.db.fetchval("select epoch = 0 and perdure.database_problem() is null from perdure.database")
 
 
 async def test_a_database_that_no_worker_has_used_stays_unbound(world: World) -> None:

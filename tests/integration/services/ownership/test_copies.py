@@ -9,6 +9,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 from temporalio.client import Client
 
@@ -19,7 +20,7 @@ from perdure._services.ownership.claiming import claim as adopt_here
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Write
-from perdure.errors import DatabaseUnavailable
+from perdure.errors import DatabaseUnavailable, NotThisDatabase
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.postgres_user import let_in, server_account
 from perdure.servers.temporal import TemporalServer
@@ -28,6 +29,37 @@ from tests.apps.bodies import app
 from tests.deadline import in_time
 from tests.integration.services.ownership.conftest import Worlds
 from tests.world import World
+
+
+async def test_a_copy_that_was_made_anew_replaces_the_earlier_one(world: World) -> None:
+    async with world.worker(app):
+        pass  # the scope of the copies has a keeper
+    await world.db.execute(
+        "update perdure.database set scope = 'production', namespace_id = 'another', mark = 'm', "
+        "system_identifier = system_identifier + 1, postmaster_started = postmaster_started - interval '1 day'"
+    )
+    exchange = Exchange(world.temporal_client, world.config)
+    assert "are left to the original" in await adopt_here(world.db, exchange, What.COPIED, print)
+    assert "nothing to do" in await adopt_here(world.db, exchange, What.COPIED, print)
+    with pytest.raises(NotThisDatabase, match="another database works with this namespace and scope"):
+        async with world.worker(app):
+            pass
+    await adopt_here(world.db, exchange, What.MOVED, print)
+    await started(world, "x")
+    async with world.worker(app):
+        await world.is_in("repeat", "x", "done")
+
+
+async def test_what_a_copy_has_put_aside_is_neither_retried_nor_cancelled_there(world: World) -> None:
+    await started(world, "x")
+    await world.db.execute("update perdure.database set mark = 'm', scope = 'production', namespace_id = 'another'")
+    await adopt_here(world.db, Exchange(world.temporal_client, world.config), What.COPIED, print)
+    seq = await world.db.fetchval("select seq from perdure.rejected")
+    for act, *values in (("retry_rejected($1, 'ann')", seq), ("cancel('repeat', $1, 'ann')", "x")):
+        with pytest.raises(asyncpg.PostgresError, match="repeat/x is left to the database that this one is a copy of"):
+            await world.db.execute(f"select perdure.{act}", *values)
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+    assert await world.db.fetchval("select count(*) from perdure.rejected") == 1
 
 
 async def started(world: World, *ids: str, kind: str = "repeat") -> None:
