@@ -31,6 +31,7 @@ _CONSOLE = re.compile(r"^Console +(http://\S+)", re.MULTILINE)
 _END = "end of command"
 _INSTALLS = ("python3 -m venv", ". venv/", "python -m pip install")
 _SHOWS = ("perdure show", "perdure doubts", "python -m shop.payments --list")
+_FAILED = "perdure.testing.crashing.proof.CrashPointsFailed: "
 _VARIES = re.compile(
     r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[0-9a-f]{40}|dev-[0-9a-f]{8}|127\.0\.0\.1:\d+|\d+\.\d s|\S+-\d+-[0-9a-f]{8}"
     r"|\S+ \(local, not authenticated\)"
@@ -200,8 +201,10 @@ def _missing(shown: list[str], lines: Iterator[str]) -> str | None:
 
 
 def _is(wanted: str, line: str) -> bool:
-    """Whether the line is the wanted one, or begins with it; a summary of pytest may have = around it."""
-    return _plain(line).startswith(_plain(wanted))
+    """Whether the line is the wanted one, or begins with it; a summary of pytest may have = around it. Only the first
+    crash point that failed has the name of the error before it: on a machine that stalls, an earlier one may fail too.
+    """
+    return _plain(line).startswith((_plain(wanted), _plain(wanted).replace(_FAILED, "")))
 
 
 def _plain(line: str) -> str:

@@ -238,6 +238,7 @@ class Counting(Interceptor):
 
 
 async def test_what_is_healthy_or_young_is_left_alone(world: World, reconciliation: Reconciling) -> None:
+    await world.db.execute("delete from perdure.watch")  # the worker's watch, too, starts again what was terminated
     ids = [f"staying/{each}" for each in ODD_IDS]
     world.counterparty.replies_to["retry"] = [{"not_done": "busy", "retry_after": 600}]
     await begun(world, *ids, "counter/renewed", "lookup/retry", "stubborn/young")
