@@ -193,8 +193,6 @@ class Author:
     def _moves(self, alone: bool) -> dict[str, Any]:
         random = self._random
         more: dict[str, Any] = {}
-        if not alone and self._is_rare() and random.random() < 0.5:
-            return {random.choice(("entering", "then")): Place.HELD.value}
         if not alone or self._place >= len(ORDER) - 3:
             return {}
         if random.random() < 0.4:
