@@ -19,6 +19,7 @@ from perdure._operations.possible import refusal
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.app import App
 from perdure.client.asking import settling
@@ -29,6 +30,8 @@ from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
+
+query = queries(__name__)
 
 CANCEL = "perdure-cancel"
 """Id of the message that requests the end: a second request sends no second message."""
@@ -132,12 +135,14 @@ class Acts:
             answer = await connection.fetchval(asking.sql("${}"), *asking.values)
             if answer == "sent":
                 await self._note(connection, entity, "cancel requested")
+            if answer == "known":
+                why = await connection.fetchval(query("cancel_rejected"), entity.lifecycle, entity.id, CANCEL)
         if answer == "finished":
             standing = await self._standing(entity)
             raise AlreadyFinished(f"{entity}: too late: already {standing.state}")
         if answer == "known":
-            if standing.rejected:
-                raise NotNow(f"{entity}: requested before, and rejected ({standing.rejected}): `perdure rejected list`")
+            if why:
+                raise NotNow(f"{entity}: requested before, and rejected ({why}): `perdure rejected list`")
             return "its end was requested before"
         in_doubt = any(each.status is EffectStatus.IN_DOUBT for each in standing.effects)
         return "its end is requested" + (": what is in doubt is to be resolved first" if in_doubt else "")

@@ -69,7 +69,9 @@ class Presence:
             async with connection.transaction():
                 await connection.execute(_WHOLE_OUTBOX)
                 await connection.execute(query("clock_went_back"))
-            await self._look_for_unknown_names(connection)
+            async with connection.transaction():
+                await connection.execute(_WHOLE_OUTBOX)
+                await self._look_for_unknown_names(connection)
         if looks or self._message != _FIRST_MESSAGE:  # after a full page, the next one comes with the next note
             self._message = tuple(await connection.fetchrow(query("messages_over"), *self._message) or _FIRST_MESSAGE)
 

@@ -109,6 +109,7 @@ class Carried(BaseModel):
             between two attempts of a task; None = none has.
         recovered: whether the first run of this chain continued from the record of an earlier chain.
         last_message: ordinal of the last message from the outbox.
+        accepted: ids of the newest messages up to it, oldest first.
         expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
         indexed: the states that needed a person when the run was started, where the search attribute for that is
             registered; None = the run shows nothing there. It is carried, since a deploy may change the declaration.
@@ -141,6 +142,7 @@ class Carried(BaseModel):
     other_way_since: int | None = None
     recovered: bool = False
     last_message: int = 0
+    accepted: list[str] = Field(default_factory=list)
     expects: int = 0
     indexed: list[str] | None = None
     terms: dict[str, Terms] = Field(default_factory=dict)

@@ -169,7 +169,7 @@ class Answering:
     async def _receive(self, message: Message) -> None:
         """A message from the outbox. A message that is delivered twice is processed once."""
         self._perdure.waiter.look()
-        if not self._perdure.run.accept_message(message.ordinal):
+        if not self._perdure.run.accept_message(message):
             return
         if message.kind == "cancel":
             self._perdure.request_cancel(OperatorRequest.model_validate(message.payload))

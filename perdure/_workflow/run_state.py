@@ -10,13 +10,14 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure._wire.carried import CARRIED, Carried, Remembered
+from perdure._wire.messages import Message
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.apart import Apart
 from perdure._workflow.arriving import has_waited, is_ahead
 from perdure._workflow.author import Author
 from perdure._workflow.leaving import Overtaken, fail, in_handler
-from perdure._workflow.ledger import Ledger
+from perdure._workflow.ledger import REMEMBERED, Ledger
 from perdure._workflow.passing import Events
 from perdure.contracts.dumping import dump
 from perdure.contracts.keys import Entity
@@ -218,6 +219,8 @@ class RunState:
         self.requests = Requests(carried)
         self.standstill = Standstill()
         self.last_message = carried.last_message
+        self._accepted = dict.fromkeys(carried.accepted)
+        """Ids of the newest messages that this run, or an earlier one, has accepted, oldest first."""
         self.expects = carried.expects
         self.version = carried.version
         self.on_record = 0
@@ -417,11 +420,17 @@ class RunState:
         """Let later versions be newer than that of an effect's record, because an older order cannot begin."""
         self.version = max(self.version, version)
 
-    def accept_message(self, ordinal: int) -> bool:
-        """Note the message of this ordinal. Returns whether it is new."""
-        if ordinal <= self.last_message:
+    def accept_message(self, message: Message) -> bool:
+        """Note a message. Returns whether it is new: a database that lost the place of a message gives it another one.
+        """
+        if message.ordinal <= self.last_message:
             return False
-        self.last_message = ordinal
+        self.last_message = message.ordinal
+        if message.id in self._accepted:
+            return False
+        self._accepted[message.id] = None
+        if len(self._accepted) > REMEMBERED:
+            del self._accepted[next(iter(self._accepted))]
         return True
 
     def report(self, how_far: str | None) -> None:
@@ -495,6 +504,7 @@ class RunState:
                 recovered=self.recovered,
                 indexed=self.indexed,
                 last_message=self.last_message,
+                accepted=[*self._accepted],
                 **self.effects.carried(),
             )
         }

@@ -168,6 +168,27 @@ async def test_a_cancel_is_sent_and_noted_once_however_often_it_is_asked_for(wor
     assert await world.db.fetchval("select count(*) from perdure.transition where made_by = 'ann'") == 1
 
 
+@pytest.mark.parametrize("kind", ["signal", "cancel"])
+async def test_a_cancel_asked_for_again_is_called_rejected_only_if_it_was(world: World, kind: str) -> None:
+    await world.client.start(Rest, "a", Booking())
+    await world.db.execute("select perdure.signal('rest', 'a', 'tell')")
+    await perdure(world, "cancel", "rest", "a", *NOTE)
+    await world.db.execute(
+        """
+        with gone as (delete from perdure.outbox o using perdure.message m
+            where m.message_id = o.message_id and m.kind = $1 returning o.*)
+        insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id)
+        select seq, lifecycle, id, generation, kind, body, 'a test', message_id from gone
+        """,
+        kind,
+    )
+    end = await perdure(world, "cancel", "rest", "a", *NOTE)
+    if kind == "cancel":
+        assert (end.exit_code, "requested before, and rejected (a test)" in end.stderr) == (1, True)
+    else:
+        assert (end.exit_code, end.stdout) == (0, "rest/a: its end was requested before\n")
+
+
 async def test_no_message_of_an_application_is_taken_for_a_request_of_perdure(world: World) -> None:
     await world.db.execute("select perdure.start('rest', 'a', '{}')")
     for call in (

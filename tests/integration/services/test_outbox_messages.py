@@ -23,6 +23,7 @@ from temporalio.service import RetryConfig
 from perdure._services.pace import BATCH
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
+from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure.errors import TemporalUnavailable
 from perdure.servers.temporal import TemporalServer
@@ -113,6 +114,32 @@ async def test_a_message_delivered_again_is_heard_once_also_by_the_next_run(worl
         await world.until(lambda: _all_delivered(world), "delivered again")
         await say(world, "close")
         assert await heard(world) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("renew_after", [1, 1000])
+async def test_a_message_whose_place_was_lost_by_a_failover_is_heard_once(world: World, renew_after: int) -> None:
+    await start(world, renew_after=renew_after)
+    async with world.worker(app):
+
+        async def told() -> bool:
+            return bool(await world.query(KIND, "a", "numbers") == [1])
+
+        await say(world, "add", 1, "m1")
+        await world.until(lambda: _all_delivered(world), "delivered")
+        await world.until(told, "heard")
+    # The standby that takes over has the message, and lacks what the relay has committed about it since.
+    await world.db.execute(
+        """
+        update perdure.message set ordinal = null, delivered_at = null;
+        insert into perdure.outbox (lifecycle, id, generation, kind, message_id) values ('listener', 'a', 0, 'message', 'm1');
+        update perdure.database set epoch = (extract(epoch from clock_timestamp()) * 1e6)::bigint
+        """
+    )
+    await world.db.execute(queries("perdure._services.ownership.exchange")("start_again"))
+    async with world.worker(app):
+        await world.until(lambda: _all_delivered(world), "delivered again")
+        await say(world, "close")
+        assert await heard(world) == [1]
 
 
 @dataclass(frozen=True)
