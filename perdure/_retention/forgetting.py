@@ -20,7 +20,7 @@ from perdure._retention.months import Month, every_month
 from perdure._retention.parquet import half_written, holds
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
-from perdure._store.sql import queries, shared
+from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, InvalidSetting, NoSuchEntity, NotNow
 
@@ -76,7 +76,7 @@ class Eraser:
             TemporalUnavailable: Temporal gave no answer.
         """
         lifecycle, entity_id = entities[-1].lifecycle, entities[-1].id
-        if await self._connection.fetchrow(shared("identity"), lifecycle, entity_id) is None:
+        if not await self._connection.fetchval(query("is_on_record"), lifecycle, entity_id):
             raise NoSuchEntity(f"there is no {entities[-1]}: it was never started, or its transaction was rolled back")
         names, ids = [each.lifecycle for each in entities], [each.id for each in entities]
         if left := await self._connection.fetch(query("not_forgettable"), names, ids):

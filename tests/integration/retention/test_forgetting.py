@@ -194,6 +194,24 @@ async def test_the_runs_of_all_generations_are_deleted_whatever_the_id(world: Wo
     assert sum([await is_known(world, "lookup", "another", run) for run in all_runs]) == 2
 
 
+async def test_what_is_left_of_a_start_that_was_dropped_is_erased(world: World) -> None:
+    await world.client.start("lookup", "mrs.miller", Booking(what="secret"))
+    await world.db.execute(
+        """
+        with gone as (delete from perdure.outbox returning *)
+        insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
+        select seq, lifecycle, id, generation, kind, body, 'a test' from gone
+        """
+    )
+    await world.db.execute("select perdure.drop_rejected(seq, 'ann', 'mrs. miller said no') from perdure.rejected")
+    assert await mentions(world.db, "mrs.miller")
+    end = await forget(world, "lookup", "mrs.miller")
+    assert end.exit_code == 0, end.output
+    assert not await mentions(world.db, "mrs.miller")
+    end = await forget(world, "lookup", "mrs.miller")
+    assert (end.exit_code, "there is no lookup/mrs.miller" in str(end.exception)) == (1, True)
+
+
 async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
     async with world.worker(app):
         await world.client.start(Counter, "a", Count())

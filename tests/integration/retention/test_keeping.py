@@ -11,7 +11,9 @@ import asyncpg
 import pytest
 
 from perdure._retention import dropping, working
+from perdure._retention.dropping import drop
 from perdure._retention.keeping import MonthsKept, keep_months
+from perdure._retention.months import the_month
 from perdure._retention.parquet import ParquetFile
 from perdure._store.postgres import Database, Pool
 from tests.integration.retention.months import Connection, finished, keys, pq, settings, still_open
@@ -69,6 +71,18 @@ async def test_a_database_whose_clock_has_jumped_ahead_drops_nothing_early(
     assert (await keep_months(settings(dsn, retention=1), pool)).dropped == []
     monkeypatch.undo()
     assert (await keep_months(settings(dsn, retention=1), pool)).dropped == [f"{await months_ago(db, 3):%Y-%m}"]
+
+
+async def test_a_month_that_a_clock_ahead_has_dropped_is_made_again_when_the_clock_is_right(
+    dsn: str, db: Connection
+) -> None:
+    this_month = await months_ago(db, 0)
+    await drop(db, await the_month(db, this_month), lambda _: None, without_export=True)
+    with pytest.raises(asyncpg.PostgresError, match="no partition of relation"):
+        await db.execute("select perdure.start('order', 'a', '{}')")
+    await db.execute("select perdure.make_months()")
+    await db.execute("select perdure.start('order', 'a', '{}')")
+    assert (await the_month(db, this_month)).dropped_at is None, "it can be dropped in its time"
 
 
 async def test_without_a_wish_nothing_goes_and_the_months_to_come_are_made(

@@ -131,7 +131,8 @@ async def test_a_message_whose_place_was_lost_by_a_failover_is_heard_once(world:
     await world.db.execute(
         """
         update perdure.message set ordinal = null, delivered_at = null;
-        insert into perdure.outbox (lifecycle, id, generation, kind, message_id) values ('listener', 'a', 0, 'message', 'm1');
+        insert into perdure.outbox (lifecycle, id, generation, kind, message_id)
+        values ('listener', 'a', 0, 'message', 'm1');
         update perdure.database set epoch = (extract(epoch from clock_timestamp()) * 1e6)::bigint
         """
     )

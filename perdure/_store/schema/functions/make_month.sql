@@ -1,4 +1,5 @@
--- Makes the partitions of one month, unless it is being dropped. Returns how many it made.
+-- Makes the partitions of one month, unless it was dropped. Returns how many it made. A month that is not over was dropped by a clock
+-- that was ahead, and is made again: without it, nothing could be written.
 create or replace function perdure.make_month(first_day date) returns int
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -7,6 +8,9 @@ declare
     child text;
     name text;
 begin
+    update month m set dropping_at = null, clearing_at = null, dropped_at = null, exported_at = null
+        where m.month = first_day and m.dropped_at is not null
+            and first_day + interval '1 month' > clock_timestamp() at time zone 'UTC';
     if exists (select from month m where m.month = first_day and m.dropping_at is not null) then
         return 0;
     end if;
