@@ -421,7 +421,7 @@ class RunState:
         self.version = max(self.version, version)
 
     def accept_message(self, message: Message) -> bool:
-        """Note a message. Returns whether it is new: a database that lost the place of a message gives it another one."""
+        """Note a message. Returns whether it is new: a database that has lost its place gives it another one."""
         if message.ordinal <= self.last_message:
             return False
         self.last_message = message.ordinal

@@ -13,6 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.importing.apart import apart
+from perdure._reconcile.writing import HELD
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
@@ -54,8 +55,8 @@ class Recovered:
         return self.open - self.running - self.started - self.ended - self.held
 
     def note_held(self, error: Exception) -> None:
-        """Count an entity that PostgreSQL refuses to start again, if the reason is a lock. Else raise the error."""
-        if not isinstance(error, asyncpg.LockNotAvailableError):
+        """Count an entity that PostgreSQL refuses to start again, if another session has it. Else raise the error."""
+        if not isinstance(error, HELD):
             raise error
         self.held += 1
 

@@ -378,10 +378,11 @@ async def test_while_temporal_does_not_answer_nothing_counts_as_gone(world: Worl
 
 def test_a_recovery_leaves_an_entity_out_for_a_lock_and_for_no_other_error() -> None:
     seen = Recovered(open=1)
-    seen.note_held(asyncpg.LockNotAvailableError())
+    for held in (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError):
+        seen.note_held(held())
     with pytest.raises(asyncpg.DataError):
         seen.note_held(asyncpg.DataError())
-    assert seen == Recovered(open=1, held=1)
+    assert seen == Recovered(open=1, held=3)
 
 
 async def test_one_that_somebody_holds_keeps_no_other_from_going_on(world: World) -> None:
