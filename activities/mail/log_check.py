@@ -9,6 +9,15 @@ from activities.mail.settings import mail_settings
 from perdure.contracts import Problem
 
 
+def check_server_log() -> list[Problem]:
+    """For mail by SMTP: the same, and whether the log is that of the mail server."""
+    settings = mail_settings()
+    if not settings.logs_here:
+        what = f"it is not known where the mail server {settings.host} logs: each mail in doubt waits for a person"
+        return [Problem(what, "export PERDURE_MAIL_LOG=FILE, if its log can be read here")]
+    return check_mail_log()
+
+
 def check_mail_log() -> list[Problem]:
     """The obstacle to look-ups in the mail log, if any. With one, each doubt would wait for a person."""
     log = mail_settings().log

@@ -1,8 +1,7 @@
 """A log and its rotated parts as one stream, oldest first, and the question from when on it is complete.
 
-Reads the files of logrotate and Postfix: `mail.log.1`, `mail.log-20261121`, `mail.log.20261121-031409`,
-    each also
-compressed. Reads in blocks; no file is ever held in memory as a whole.
+Reads the files of logrotate and Postfix: `mail.log.1`, `mail.log-20261121`, `mail.log.20261121-031409`, each also
+compressed by gzip, bzip2 or xz. Reads in blocks; no file is ever held in memory as a whole.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from perdure import PerdureError
 
 _BLOCK = 1 << 20  # bytes
 _CAUTION = timedelta(hours=1)  # by how much the clock of the log's file system may be off ours
-_ROTATED = re.compile(r"[.-](?:(?P<number>\d{1,4})|\d{8}(?:-\d{4,6})?)(?P<packed>\.[a-z0-9]+)?")
+_ROTATED = re.compile(r"(?P<part>[.-](?:(?P<number>\d{1,4})|\d{8}(?:-\d{4,6})?))(?P<packed>\..*)?")
 _OPEN: dict[str, Callable[[Path], io.FileIO | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]] = {
+    "": io.FileIO,
     ".gz": gzip.GzipFile,
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
@@ -45,6 +45,8 @@ class LogFile:
     inode: int
     written: datetime
     """When it was last written."""
+    packed: str = ""
+    """The suffix that shows how it was compressed."""
 
     def blocks(self) -> Iterator[bytes]:
         """Its lines, about a megabyte at a time; a last one without its end is being written: left out.
@@ -52,7 +54,8 @@ class LogFile:
         Raises:
             LogUnusable: if it can't be read.
         """
-        opened = _OPEN.get(self.path.suffix, io.FileIO)
+        if (opened := _OPEN.get(self.packed)) is None:
+            raise LogUnusable(f"the log {self.path} can't be read: compress logs by gzip, bzip2 or xz")
         rest = b""
         try:
             with opened(self.path) as stream:
@@ -159,24 +162,26 @@ def stamp_of(line: bytes, written: datetime, zone: ZoneInfo | None) -> datetime 
 def _unbroken(live: Path) -> list[LogFile]:
     """`live` and its rotated parts without a gap between them, oldest first."""
     newest = _look(live)
+    files: dict[str, list[re.Match[str]]] = {}
+    for path in live.parent.iterdir():
+        if path.name.startswith(live.name) and (found := _ROTATED.fullmatch(path.name, len(live.name))):
+            files.setdefault(found["part"], []).append(found)
     numbered: dict[int, LogFile] = {}
     dated: list[LogFile] = []
-    for path in live.parent.iterdir():
-        if path == live or not path.name.startswith(live.name):
-            continue
-        found = _ROTATED.fullmatch(path.name.removeprefix(live.name))
-        if found is None or (found["packed"] and path.with_suffix("").exists()):
-            continue  # not ours, or just being packed: the unpacked one is still there
+    for same in files.values():
+        # Just being packed, the unpacked one is still there, and whole.
+        found = min(same, key=lambda each: ((each["packed"] or "") not in _OPEN, each["packed"] or ""))
+        part = _look(live.with_name(found.string), found["packed"] or "")
         if found["number"] is None:
-            dated.append(_look(path))
+            dated.append(part)
         else:
-            numbered[int(found["number"])] = _look(path)
+            numbered[int(found["number"])] = part
     first = 0 if 0 in numbered else 1
     run = next(number for number in range(first, first + len(numbered) + 1) if number not in numbered)
     rotated = dated + [part for number, part in numbered.items() if number < run]
     return [*sorted(rotated, key=lambda part: (part.written, part.path.name)), newest]
 
 
-def _look(path: Path) -> LogFile:
+def _look(path: Path, packed: str = "") -> LogFile:
     status = path.stat()
-    return LogFile(path, status.st_ino, datetime.fromtimestamp(status.st_mtime, UTC))
+    return LogFile(path, status.st_ino, datetime.fromtimestamp(status.st_mtime, UTC), packed)

@@ -41,10 +41,14 @@ async def find_in_mail_log(mail: Mail, question: LookupContext) -> Accepted | No
     """The receipt of a mail that the server accepted; None if it certainly accepted none.
 
     Raises:
-        LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, or shows
-            the Message-ID without saying whether the mail was accepted; and the queue does not show it either.
+        LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, shows
+            the Message-ID without saying whether the mail was accepted, or is that of this machine and not of the
+            mail server; and the queue does not show it either.
     """
+    settings = mail_settings()
     try:
+        if not settings.logs_here:
+            raise LogUnusable(f"it is not known where {settings.host} logs: set PERDURE_MAIL_LOG, if its log is here")
         return await ask_log(mail, question)
     except LogUnusable:
         with suppress(QueueUnusable):
@@ -80,24 +84,30 @@ def search(
     found = Log.since_moment(log, sought.since)
     stop = stop or threading.Event()
     traces = _Traces(sought, zone)
-    queue_ids = {each for token in sought.tokens for each in _queue_ids(found.parts, token, stop)}
-    if queue_ids:
+    named = {_queue_id(line) for token in sought.tokens for line in _lines_with(found.parts, token, stop)}
+    if queue_ids := {each for each in named if each is not None}:
         for part, line in _lines_about(found.parts, queue_ids, stop):
             traces.read(line, part.written)
     receipt = traces.receipt()
     if receipt is None:
+        if None in named:
+            raise LogUnusable(f"the log {log} has its Message-ID in a line that is not of Postfix's usual form")
         found.check_complete(zone)
     return receipt
 
 
-def _queue_ids(parts: tuple[LogFile, ...], token: str, stop: threading.Event) -> Iterator[bytes]:
+def _queue_id(line: bytes) -> bytes | None:
+    """The queue id that a line is about; None if it is not a line that can be read."""
+    parsed = _LINE.fullmatch(line)
+    queued = parsed and _QUEUED.fullmatch(parsed["text"])
+    return queued["queue_id"] if queued else None
+
+
+def _lines_with(parts: tuple[LogFile, ...], token: str, stop: threading.Event) -> Iterator[bytes]:
     needle = b"message-id=<" + token.encode() + b"@"
     for _, block in _blocks(parts, stop):
-        if needle not in block:  # most of the log is passed over at memory speed
-            continue
-        for line in block.split(b"\n"):
-            if needle in line and (parsed := _LINE.fullmatch(line)) and (of := _QUEUED.fullmatch(parsed["text"])):
-                yield of["queue_id"]
+        if needle in block:  # most of the log is passed over at memory speed
+            yield from (line for line in block.split(b"\n") if needle in line)
 
 
 def _lines_about(
@@ -152,7 +162,7 @@ class _Traces:
 
     def __init__(self, sought: Sought, zone: ZoneInfo | None) -> None:
         self._sought, self._zone = sought, zone
-        self._ours = re.compile(rb"message-id=<(?:" + "|".join(sought.tokens).encode() + rb")@[^>]*>")
+        self._ours = re.compile(rb"message-id=<(?:" + "|".join(sought.tokens).encode() + rb")@")
         self._current: dict[bytes, _Trace] = {}
         self._sessions: dict[bytes, _Trace] = {}
         self._all: list[_Named] = []
@@ -209,7 +219,7 @@ class _Traces:
             trace = self._current.get(queue_id)
             if trace is None or trace.ours:  # not from smtpd (`pickup`), or a new mail under an old name
                 trace = self._current[queue_id] = _Trace()
-            trace.ours = self._ours.fullmatch(rest) is not None
+            trace.ours = self._ours.match(rest) is not None
             if trace.ours:
                 trace.at = stamp_of(line, written, self._zone)
                 self._all.append(_Named(queue_id.decode(), trace))

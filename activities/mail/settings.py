@@ -45,6 +45,7 @@ class MailSettings(BaseSettings):
             sender's address are added.
         postqueue: the program, with its arguments, that lists Postfix's queue as JSON.
         log: the mail log of the server at `host`, or of this machine's Postfix; rotated ones are found beside it.
+            Without it, a look-up of mail for a `host` that is not this machine has no answer.
         log_zone: zone of log lines whose time stamps have none (RFC 3164), e.g. `Europe/Berlin`; by default
             this machine's.
     """
@@ -118,6 +119,12 @@ class MailSettings(BaseSettings):
     def secrets(self) -> list[str]:
         """The secrets for Message-IDs, the present one first."""
         return [] if self.secret is None else self.secret.get_secret_value().split()
+
+    @property
+    def logs_here(self) -> bool:
+        """Whether `log` is that of the server at `host`: the log of this machine's Postfix has no mail of another
+        server, so a miss in it would prove nothing."""
+        return "log" in self.model_fields_set or is_loopback(self.host)
 
     @property
     def checks_certificate(self) -> bool:

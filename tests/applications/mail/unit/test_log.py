@@ -14,12 +14,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from activities.mail.contracts.mail import Accepted
+from activities.mail.log_check import check_mail_log, check_server_log
 from activities.mail.log_files import Log, LogUnusable, stamp_of
 from activities.mail.mail_log import find_in_mail_log, search
 from activities.mail.message_id import Sought
 from activities.mail.smtp import send_mail
 from infra.mail.server import At, Fault
-from perdure import InDoubt, NotDone
+from perdure import InDoubt, LookupContext, NotDone
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, question, settings
 from tests.mail_secret import token_of
 
@@ -142,6 +143,24 @@ def test_a_queue_id_given_out_again_is_another_mail(tmp_path: Path) -> None:
     assert search(log, sought("y", T0)) == Accepted(queue_id="6A4CC", delivery="sent")
 
 
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [(" mx.example postfix/", " mx.example mail info postfix/"), ("[8]: ", ": "), ("@app.example>", "@app.example>\r")],
+)
+def test_a_message_id_in_a_line_that_is_not_read_gives_no_miss(tmp_path: Path, usual: str, other: str) -> None:
+    log = lines(tmp_path, f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>", "qmgr[2]: 6A4CC: removed")
+    assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="queued")
+    text = log.read_text()
+    written(log, text.replace(usual, other).encode(), T0 + timedelta(minutes=1))
+    if usual == "@app.example>":
+        assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="queued")
+    else:
+        with pytest.raises(LogUnusable, match="Message-ID in a line that is not of Postfix's usual form"):
+            search(log, sought("x", T0))
+        written(log, (text + text.replace(usual, other)).encode(), T0 + timedelta(minutes=1))  # a milter's, beside it
+        assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="queued")
+
+
 def test_a_status_quoted_in_a_reply_is_not_the_status(tmp_path: Path) -> None:
     log = lines(
         tmp_path,
@@ -261,6 +280,20 @@ def test_a_part_that_can_not_be_read_can_not_answer(tmp_path: Path) -> None:
         search(log, sought("never sent", BEGUN[NEW]))
 
 
+@pytest.mark.parametrize("part", ["mail.log.1", "mail.log-20261120", "mail.log.20261120-031409"])
+@pytest.mark.parametrize("packed", [".zst", ".lz4", ".Z", ".gz.gpg"])
+def test_a_part_that_is_packed_in_an_unknown_way_gives_no_miss(tmp_path: Path, part: str, packed: str) -> None:
+    log = recorded(tmp_path, NEW)
+    asked = BEGUN[NEW] - timedelta(hours=1)
+    written(tmp_path / (part + packed), b"packed", BEGUN[NEW] - timedelta(minutes=30))
+    older = part.replace(".1", ".2").replace("20261120", "20261119")
+    written(tmp_path / older, b"2026-11-19T03:00:00+00:00 mx postfix/qmgr[1]: x\n", BEGUN[NEW] - timedelta(days=1))
+    with pytest.raises(LogUnusable, match=f"{packed} can't be read: compress logs by gzip, bzip2 or xz"):
+        search(log, sought("never sent", asked))
+    written(tmp_path / part, b"2026-11-21T03:00:00+00:00 mx postfix/qmgr[1]: x\n", BEGUN[NEW] - timedelta(minutes=30))
+    assert search(log, sought("never sent", asked)) is None  # the same unpacked
+
+
 def test_a_part_that_is_just_being_packed_is_read_unpacked(tmp_path: Path) -> None:
     log = written(tmp_path / "mail.log", b"", BEGUN[NEW] + timedelta(minutes=1))
     written(tmp_path / "mail.log.1", (FOLDER / NEW).read_bytes(), BEGUN[NEW])
@@ -368,6 +401,21 @@ async def test_a_mail_that_the_server_saw_and_did_not_accept_is_a_miss(tmp_path:
 async def test_a_look_up_is_told_which_setting_is_wrong(tmp_path: Path) -> None:
     with settings(log=tmp_path / "nowhere" / "mail.log"), pytest.raises(LogUnusable, match="PERDURE_MAIL_LOG"):
         await find_in_mail_log(LETTER, question(attempt()))
+
+
+async def test_the_log_of_this_machine_gives_no_miss_for_another_mail_server(tmp_path: Path) -> None:
+    log, asked = recorded(tmp_path, NEW), LookupContext(attempt().key, BEGUN[NEW])
+    with settings(host="mail.example.com"):
+        with pytest.raises(LogUnusable, match=r"where mail\.example\.com logs: set PERDURE_MAIL_LOG"):
+            await find_in_mail_log(LETTER, asked)
+        [problem] = check_server_log()
+        assert "mail.example.com logs" in problem.what
+        assert "PERDURE_MAIL_LOG=FILE" in problem.mend
+    with settings(host="mail.example.com", log=log):
+        assert await find_in_mail_log(LETTER, asked) is None
+        assert check_server_log() == check_mail_log() == []
+    with settings(host="127.0.0.1"):
+        assert check_server_log() == check_mail_log()
 
 
 T0 = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
