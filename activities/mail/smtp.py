@@ -16,6 +16,7 @@ from pathlib import Path
 
 import aiosmtplib
 from aiosmtplib import SMTPException, SMTPHeloError, SMTPResponse, SMTPResponseException
+from aiosmtplib.protocol import SMTPProtocol
 from opentelemetry.trace import Span
 
 from activities.mail.contracts.mail import SEND_MAIL, Accepted, Mail
@@ -26,6 +27,7 @@ from activities.mail.smtp_outcomes import (
     End,
     Stage,
     Verdict,
+    has_one_code,
     masked,
     outcome,
     queue_id_in,
@@ -102,6 +104,9 @@ class _Conversation:
         except SMTPResponseException:
             self.stage = Stage.GREETING
             raise
+        except ValueError as error:  # the name can't be looked up, so nothing was sent
+            why = f"PERDURE_MAIL_HOST={self._settings.host} is no name of a host: {error}"
+            raise outcome(Verdict.OURS, why) from error
         await self._hello()
         wanted = self._settings.starttls
         offered = wanted is StartTls.OFFERED and self._client.supports_extension("starttls")
@@ -143,8 +148,11 @@ class _Conversation:
         if not protocol.is_connected:
             raise ConnectionResetError("closed by the server")
         self.stage = Stage.END
+        received = _recorded(protocol)
         protocol.write(b".\r\n")
         reply = await protocol.read_response()
+        if not has_one_code(bytes(received)):
+            raise SMTPResponseException(-1, f"lines with different codes, the last {reply.code}")
         self._expect(reply, hope=2)
         self._accepted = True
         return reply
@@ -194,6 +202,18 @@ class _Conversation:
         """RFC 5321, 4.2: the first digit decides."""
         if reply.code // 100 != hope:
             raise SMTPResponseException(reply.code, reply.message)
+
+
+def _recorded(protocol: SMTPProtocol) -> bytearray:
+    """The bytes that arrive from now on. Of a reply with several lines, aiosmtplib keeps the last code alone."""
+    received, read = bytearray(), protocol.data_received
+
+    def data_received(data: bytes) -> None:
+        received.extend(data)
+        read(data)
+
+    protocol.data_received = data_received  # type: ignore[method-assign]
+    return received
 
 
 @cache

@@ -106,6 +106,16 @@ def verdict_of_reply(stage: Stage, code: int, text: str) -> Verdict:
     return verdict
 
 
+def has_one_code(reply: bytes) -> bool:
+    """Whether the lines of the first reply in these bytes have one code, as RFC 5321, 4.2.1 requires."""
+    codes = set()
+    for line in reply.split(b"\n"):
+        codes.add(line[:3])
+        if line[3:4] != b"-":
+            break
+    return len(codes) == 1
+
+
 def outcome(verdict: Verdict, why: str) -> NotDone | Refused | InDoubt:
     """The exception that reports `verdict`.
 

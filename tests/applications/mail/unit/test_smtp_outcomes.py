@@ -101,6 +101,13 @@ async def test_a_host_without_an_address_means_not_done() -> None:
         assert await outcome_of(attempt()) is Verdict.AGAIN
 
 
+@pytest.mark.parametrize("host", ["mail..example.com", "m" * 64 + ".example.com"])
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_host_that_is_no_name_is_our_fault_and_leaves_no_doubt(host: str, tls: bool) -> None:
+    with settings(host=host, tls=tls):
+        assert await outcome_of(attempt()) is Verdict.OURS
+
+
 async def test_an_attempt_without_time_does_not_even_connect(server: MailServer) -> None:
     assert await outcome_of(attempt(0.0)) is TABLE[Stage.CONNECT][End.SILENCE]
     assert not count_by_message_id(server.maildir)
@@ -141,6 +148,9 @@ def test_the_table_has_no_entry_that_is_not_tried_here() -> None:
         (At.END, "150 wait", Verdict.DOUBT),
         (At.END, "25", Verdict.DOUBT),
         (At.END, "251 2.0.0 fine", None),
+        (At.END, "250-one\r\n550 two", Verdict.DOUBT),
+        (At.END, "550-one\r\n250 two", Verdict.DOUBT),
+        (At.END, "550-one\r\n550 two", Verdict.REFUSED),
     ],
 )
 async def test_a_reply_means_what_its_code_says(
