@@ -43,11 +43,12 @@ alter table reminders.patient drop constraint if exists patient_state_check,
 -- For the reconciliation: patients that should have a lifecycle.
 create index if not exists patient_active on reminders.patient (id) where state = 'active';
 
--- What the lifecycle of a patient is given.
+-- What the lifecycle of a patient is given. Nobody signs up paused, but the reminders of a patient who paused may be restarted.
 create or replace function reminders.input(p reminders.patient) returns jsonb language sql immutable
 set search_path = reminders, pg_temp as $$
     select jsonb_build_object('plan', p.plan, 'zone', p.zone, 'phone', p.phone, 'channel', p.channel,
         'language', p.language, 'quiet_hours', p.quiet_hours, 'confirm', p.confirm)
+        || case when p.paused then '{"paused": true}' else '{}' end::jsonb
 $$;
 
 -- What can be seen to be wrong is refused, in the app's transaction.
@@ -71,9 +72,13 @@ begin
     elsif tg_op = 'UPDATE' and new.id <> old.id then
         raise exception 'reminders.patient: the id % stays', quote_literal(old.id)
             using hint = 'Sign the patient off, and up again under the other id.', errcode = 'check_violation';
-    elsif tg_op = 'UPDATE' and old.signed_off and not new.signed_off then
+    elsif tg_op = 'UPDATE' and old.signed_off and not new.signed_off and not exists ( -- restarted, and not signed off since
+        select from perdure.entity e where e.lifecycle = 'dosage-reminders' and e.id = old.id and not exists (
+            select from perdure.message m where m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation
+                and m.name = 'sign_off'))
+    then
         raise exception 'reminders.patient: % has signed off', quote_literal(old.id)
-            using hint = 'To sign up again: perdure.restart(''dosage-reminders'', id, by, note, reminders.input(row)).',
+            using hint = 'To sign up again, first restart: perdure.restart(''dosage-reminders'', id, by, note, reminders.input(row)).',
                 errcode = 'check_violation';
     end if;
     return new;
@@ -106,7 +111,7 @@ declare
     since jsonb := jsonb_build_object('at', reminders.clock());
     changed jsonb;
 begin
-    if tg_op = 'DELETE' or (new.signed_off and not old.signed_off) then
+    if tg_op = 'DELETE' or tg_name = 'signs_off' then
         perform perdure.signal('dosage-reminders', old.id, 'sign_off', since);
         return null;
     end if;
@@ -116,7 +121,8 @@ begin
         and changed ? 'plan' and not new.signed_off
     then
         raise exception 'reminders.patient: the reminders of % have ended, so a new plan starts none', quote_literal(new.id)
-            using hint = 'First restart them, in the same transaction: perdure.restart(''dosage-reminders'', id, by, note).',
+            using hint = 'First restart them, in the same transaction: '
+                'perdure.restart(''dosage-reminders'', id, by, note, reminders.input(row)).',
                 errcode = 'check_violation';
     end if;
     if new.paused and not old.paused then
@@ -127,8 +133,12 @@ begin
     return null;
 end $$;
 
-create or replace trigger signals_change after update of plan, zone, phone, channel, language, quiet_hours, confirm, paused, signed_off or delete
+create or replace trigger signals_change after update of plan, zone, phone, channel, language, quiet_hours, confirm, paused or delete
     on reminders.patient for each row execute function reminders.signal_change();
+
+-- Also where the column says so already: the reminders may have been restarted since.
+create or replace trigger signs_off after update of signed_off on reminders.patient
+    for each row when (new.signed_off) execute function reminders.signal_change();
 
 -- Doses that were due and were not started, with the reason; `due` by the patient's clock. A dose whose local time comes
 -- again may still be started.

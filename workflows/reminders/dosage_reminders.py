@@ -89,8 +89,11 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
     @workflow.run
     async def run(self, patient: Patient) -> None:
         """Send reminders from the sign-up to the sign-off."""
-        self.memory = self.restore(Memory) or Memory(patient=patient, upto=Upto(at=self.started_at))
+        restored = self.restore(Memory)
+        self.memory = restored or Memory(patient=patient, upto=Upto(at=self.started_at), paused=patient.paused is True)
         self.asked[:0] = self.memory.asked
+        if restored is None and self.entity.generation and workflow.patched("shows-a-restart"):
+            await self.enter(Reminding.ACTIVE, why="restarted")  # the app's row still shows `ended`
         while not self.memory.signed_off:
             if self.asked:
                 await self._do(self.asked[0])

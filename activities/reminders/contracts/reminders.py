@@ -94,10 +94,8 @@ class PlanAsGiven(BaseModel):
     rules: Annotated[list[Annotated[RuleAsGiven | Any, Given]] | Any, Given] = None
 
 
-class Patient(BaseModel):
-    """A patient as the app gave it; see `SignUp` for what it should be."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+class _PatientAsGiven(BaseModel):
+    """The data of a patient, not yet looked at."""
 
     plan: Annotated[PlanAsGiven | Any, Given] = None
     zone: Any = None
@@ -107,13 +105,25 @@ class Patient(BaseModel):
     quiet_hours: Any = None
     confirm: Any = False
 
+
+class Patient(_PatientAsGiven):
+    """A patient as the app gave it; see `SignUp` for what it should be.
+
+    Attributes:
+        paused: nothing is sent at first: the reminders of a patient who had paused are restarted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    paused: Any = False
+
     def checked(self) -> SignUp:
         """The same, as it should be.
 
         Raises:
             ValidationError: it is not.
         """
-        return SignUp.model_validate(self.model_dump())
+        return SignUp.model_validate(self.model_dump(exclude={"paused"}))
 
     def schedule(self) -> Schedule:
         """The data that determines the times of doses, even if nothing can be sent.
@@ -130,7 +140,7 @@ class Since(_Record):
     at: AwareDatetime | None = None
 
 
-class Change(Patient):
+class Change(_PatientAsGiven):
     """A change of a patient: the given fields. `at`: as in `Since`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -21,7 +21,7 @@ from perdure.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "activities" / "reminders" / "README.md").read_text()
-GRANTS, SIGN_UP, CHANGES, DOSES = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+GRANTS, SIGN_UP, CHANGES, AGAIN, DOSES = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PYTHON = re.findall(r"^<!-- (?:signs up|changes) -->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 START = datetime(2027, 1, 4, tzinfo=UTC)
 

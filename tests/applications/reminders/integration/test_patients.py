@@ -14,6 +14,7 @@ import pytest
 from activities.reminders.contracts.calendar.spread import spread_of
 from activities.reminders.contracts.plan import Due, Rule
 from tests.applications.reminders.conftest import Clinic, a_plan
+from tests.applications.reminders.integration.test_documented import AGAIN
 
 ZONE = "Africa/Accra"
 TOMORROW = {"rule": "FREQ=DAILY", "start": f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}T08:00"}
@@ -108,6 +109,45 @@ async def test_a_new_plan_for_reminders_that_have_ended_is_refused_and_can_be_gi
         await clinic.db.execute("select perdure.restart('dosage-reminders', 'jo', 'ann', 'is back')")
         await clinic.change("jo", plan=new)
     await clinic.world.is_in("dosage-reminders", "jo", "active")
+
+
+RESTART = """
+    select perdure.restart('dosage-reminders', id, 'ann', 'is back', reminders.input(p))
+    from reminders.patient p where id = 'jo'"""
+
+
+async def test_a_patient_who_is_signed_up_again_is_paused_if_the_row_is_and_can_sign_off_again(clinic: Clinic) -> None:
+    await clinic.sign_up("jo", a_plan(TOMORROW))
+    await clinic.change("jo", phone="+12025550155", paused=True)
+    for _ in range(2):
+        await clinic.change("jo", signed_off=True)  # the second time, the row has it already
+        with pytest.raises(asyncpg.CheckViolationError, match="'jo' has signed off"):
+            await clinic.change("jo", signed_off=False)  # also before the sign-off has arrived
+        assert await clinic.world.ended("dosage-reminders", "jo") == "ended"
+        assert (await clinic.patient("jo"))[0] == "ended"
+        with pytest.raises(asyncpg.CheckViolationError, match="'jo' has signed off"):
+            await clinic.change("jo", signed_off=False)
+        await clinic.db.execute(RESTART)
+        await clinic.world.is_in("dosage-reminders", "jo", "paused")
+        assert (await clinic.patient("jo"))[0] == "paused"
+    await clinic.change("jo", signed_off=False, paused=False)
+    await clinic.world.is_in("dosage-reminders", "jo", "active")
+    assert (await clinic.patient("jo"))[0] == "active"
+    given = await clinic.db.fetchval("select input->>'phone' from perdure.entity where lifecycle = 'dosage-reminders'")
+    assert given == "+12025550155"
+
+
+async def test_a_patient_who_is_signed_up_again_is_shown_as_active(clinic: Clinic) -> None:
+    await clinic.sign_up("jo", a_plan(TOMORROW))
+    await clinic.change("jo", signed_off=True)
+    assert await clinic.world.ended("dosage-reminders", "jo") == "ended"
+    assert (await clinic.patient("jo"))[0] == "ended"
+    await clinic.db.execute(AGAIN.replace("p-7421", "jo"))
+
+    async def shown() -> bool:
+        return (await clinic.patient("jo"))[0] == "active"
+
+    await clinic.world.until(shown, "the row shows that its reminders are active again")
 
 
 async def test_a_dose_that_is_not_started_is_in_the_view_until_it_is(quiet_clinic: Clinic) -> None:

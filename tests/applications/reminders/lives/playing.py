@@ -144,7 +144,11 @@ class Player:
     def _made(self) -> DosageReminders:
         one = DosageReminders()
         one.__dict__["__perdure"] = types.SimpleNamespace(
-            run=types.SimpleNamespace(state=self._state, started_at=self.life.start.replace(tzinfo=UTC))
+            run=types.SimpleNamespace(
+                state=self._state,
+                started_at=self.life.start.replace(tzinfo=UTC),
+                entity=Entity("dosage-reminders", PATIENT),
+            )
         )
 
         async def step(contract: Any, given: Any) -> Any:
