@@ -6,8 +6,10 @@ put on record as not started, with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import merge
 from itertools import groupby
 from typing import Literal
 
@@ -26,6 +28,8 @@ from perdure.errors import UnknownKey, Unopenable
 
 AT_ONCE = 50
 """Limit of the doses that one turn starts: those of a long outage do not fit into one transaction."""
+NOTED_AT_ONCE = 1000
+"""Limit of the doses that one turn records as not started."""
 _MINUTE = timedelta(minutes=1)
 _PASSED_OVER = "the patient's clock was put past it, as by a move"
 LONGEST_TEXT = 500
@@ -106,7 +110,7 @@ def agenda(patient: str, turn: Turn) -> Agenda:
     not_started: list[NotStarted] = []
     done, more = turn.until, False
     for at, together in groupby(_due(patient, schedule, turn), key=lambda each: each[1].at):
-        if len(starting) >= AT_ONCE:
+        if len(starting) >= AT_ONCE or (len(not_started) >= NOTED_AT_ONCE and done > turn.upto.at):
             more = True
             break
         for rule, due in together:
@@ -130,16 +134,18 @@ def agenda(patient: str, turn: Turn) -> Agenda:
     )
 
 
-def _due(patient: str, schedule: Schedule, turn: Turn) -> list[tuple[Rule, Due]]:
-    """The due doses that no earlier turn has processed, oldest first.
+def _due(patient: str, schedule: Schedule, turn: Turn) -> Iterator[tuple[Rule, Due]]:
+    """The due doses that no earlier turn has processed, oldest first; found as they are asked for, because a backlog of
+    years takes longer than a turn may.
 
     Where the patient has another clock, what it has read and the one before had not was never due before: it is now.
     That both read the same at this moment proves nothing: the new one may have been put back just before. In the first
     turn, so is what was due just before the sign-up, and had not gone yet.
     """
-    upto, zone, found = turn.upto, zone_of(schedule.zone), []
+    upto, zone = turn.upto, zone_of(schedule.zone)
     put_past = upto.local is not None and (upto.zone != schedule.zone or reads(upto.at, zone) != upto.local)
-    for rule in schedule.plan.rules:
+
+    def by(rule: Rule) -> Iterator[tuple[Rule, Due]]:
         since = begin = turn.since.get(rule.id, upto.at)
         if rule.id not in turn.since and upto.local is None:
             begin = since - rule.spread
@@ -147,8 +153,9 @@ def _due(patient: str, schedule: Schedule, turn: Turn) -> list[tuple[Rule, Due]]
             begin = min(since, instant(upto.local, zone) - _MINUTE)
         for due in occurrences(rule, zone, begin, turn.until):
             if due.at > since or _goes_on(patient, rule, due, upto):
-                found.append((rule, due))
-    return sorted(found, key=lambda each: (each[1].at, each[0].id))
+                yield rule, due
+
+    return merge(*(by(rule) for rule in schedule.plan.rules), key=lambda each: (each[1].at, each[0].id))
 
 
 def _goes_on(patient: str, rule: Rule, due: Due, upto: Upto) -> bool:

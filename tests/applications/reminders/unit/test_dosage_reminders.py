@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.reminders.agenda import AT_ONCE, NotStarted, Starting, agenda, problem_with
+from activities.reminders.agenda import AT_ONCE, NOTED_AT_ONCE, NotStarted, Starting, agenda, problem_with
 from activities.reminders.contracts.plan import Plan, Rule
 from activities.reminders.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
 from perdure import Entity, OperatorRequest
@@ -234,6 +235,19 @@ async def test_after_a_long_outage_what_was_missed_is_started_to_expire_and_the_
     assert (len(rest.starting), rest.ahead.more) == (75 - AT_ONCE, False)
     assert rest.ahead.next_at == NOON + 25 * DAYS + timedelta(hours=4)
     assert not any(each.until > turn.now for dose in (*one.starting, *rest.starting) for each in dose.dose.openings)
+
+
+def test_a_turn_of_the_longest_outage_is_short() -> None:
+    """Of fifty hourly rules after a year, 438,000 doses."""
+    rules = [rule(f"r{n}", "FREQ=HOURLY", "2026-01-01T08:00") for n in range(50)]
+    asked = Turn(patient=patient(*rules), upto=Upto(at=NOON), until=NOON + 365 * DAYS, now=NOON + 365 * DAYS)
+    began = time.process_time()
+    sent = agenda("jo", asked)
+    withheld = agenda("jo", asked.model_copy(update={"withheld": "the patient had paused"}))
+    assert time.process_time() - began < 2, "a step of 8 s, in which nothing else runs"
+    assert (len(sent.starting), sent.ahead.more, sent.ahead.upto.at) == (AT_ONCE, True, NOON + timedelta(hours=1))
+    assert (len(withheld.not_started), withheld.ahead.more) == (NOTED_AT_ONCE, True)
+    assert withheld.ahead.upto.at == NOON + timedelta(hours=20)
 
 
 async def test_a_late_dose_may_be_sent_within_its_window() -> None:
