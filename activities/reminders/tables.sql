@@ -161,16 +161,20 @@ language sql security definer set search_path = reminders, pg_temp as $$
         on conflict do nothing
 $$;
 
--- Each dose that was due: whose, by which rule, when by the patient's clock, and what became of it.
+-- Each dose that was due: whose, by which rule, when by the patient's clock, and what became of it. An entity `dose` whose id is
+-- not of that form is left out; so that no id fails the query, the day is counted from the first of its month.
 create or replace view reminders.dose as
-    select substring(id from '^(.*)/[^/]+/[^/]+$') as patient, split_part(right_part, '/', 1) as rule,
-        split_part(right_part, '/', 2)::timestamp as due, state, why, at
+    select substring(id from '^(.*)/[^/]+/[^/]+$') as patient, substring(id from '([^/]+)/[^/]+$') as rule, due, state, why, at
     from (
-        select id, case state when 'starting' then 'due' else state end as state, null as why, since as at, substring(id from '[^/]+/[^/]+$') as right_part
-            from perdure.entity where lifecycle = 'dose'
-        union all
-        select id, state, why, finished_at, substring(id from '[^/]+/[^/]+$')
-            from perdure.finished where lifecycle = 'dose') d
+        select d.*, case when id ~ '^.+/[^/]+/(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]$'
+            then overlay("right"(id, 16) placing '01' from 9)::timestamp + (substr("right"(id, 16), 9, 2)::int - 1) * interval '1 day'
+            end as due
+        from (
+            select id, case state when 'starting' then 'due' else state end as state, null as why, since as at
+                from perdure.entity where lifecycle = 'dose'
+            union all
+            select id, state, why, finished_at from perdure.finished where lifecycle = 'dose') d) d
+    where to_char(due, 'YYYY-MM-DD"T"HH24:MI') = "right"(id, 16)
     union all
     select patient, rule, due, state, why, at from reminders.not_started n
         where not exists (select from perdure.ident i where i.lifecycle = 'dose'
@@ -192,11 +196,13 @@ returns table (id text, rule text, hour int, state text, why text, kind text, st
     opened as materialized (
         select e.id, e.state from perdure.entity e
         where e.lifecycle = 'dose' and "right"(e.id, 16) >= to_char(doses_due.since, 'YYYY-MM-DD"T"HH24:MI')
-            and "right"(e.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')),
+            and "right"(e.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')
+            and e.id ~ '^.+/[^/]+/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$'),
     over as materialized (
         select f.id, f.generation, f.state, f.why from perdure.finished f
         where f.lifecycle = 'dose' and "right"(f.id, 16) >= to_char(doses_due.since, 'YYYY-MM-DD"T"HH24:MI')
-            and "right"(f.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')),
+            and "right"(f.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')
+            and f.id ~ '^.+/[^/]+/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$'),
     again as (select o.id, max(o.generation) as generation from over o where o.generation > 0 group by o.id),
     every as (
         select o.id, case o.state when 'starting' then 'due' else o.state end as state, null as why, true as started from opened o

@@ -162,6 +162,29 @@ async def test_a_dose_that_is_not_started_is_in_the_view_until_it_is(quiet_clini
     assert [each["state"] for each in await quiet_clinic.doses("jo")] == ["due"]
 
 
+async def test_an_entity_that_is_no_dose_of_a_patient_is_left_out(quiet_clinic: Clinic) -> None:
+    db = quiet_clinic.db
+    doses = [f"jo/m/{due}" for due in ("2024-02-29T08:00", "2030-12-31T23:59")] + ["clinic/jo/m/2027-01-04T08:00"]
+    others = (
+        "jo/m/2027-02-29T08:00",
+        "jo/m/2027-13-01T08:00",
+        "jo/m/soon",
+        "jo/2027-01-04T08:00",
+        "jo/m/2027-01-04Txx:00",
+    )
+    for id in (*doses, *others, "x", "/m/2027-01-04T08:00", "jo/m/0000-01-01T00:00", "jo/m/2027-01-04T08:60"):
+        await db.execute("select perdure.start('dose', $1, '{}')", id)
+    found = await db.fetch("select patient, rule, due::text from reminders.dose where due > '2020-01-01' order by due")
+    assert [tuple(each) for each in found] == [
+        ("jo", "m", "2024-02-29 08:00:00"),
+        ("clinic/jo", "m", "2027-01-04 08:00:00"),
+        ("jo", "m", "2030-12-31 23:59:00"),
+    ]
+    day = await db.fetch("select id, hour from reminders.doses_due('2027-01-04', '2027-01-05')")
+    assert ("clinic/jo/m/2027-01-04T08:00", 8) in [tuple(each) for each in day]
+    assert not {each["id"] for each in day} & {*others, "x"}
+
+
 async def test_a_change_carries_its_time(quiet_clinic: Clinic) -> None:
     await quiet_clinic.sign_up("jo", a_plan(TOMORROW))
     began = datetime.now(UTC) - timedelta(seconds=1)
