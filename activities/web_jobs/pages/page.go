@@ -86,7 +86,7 @@ func page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("content-type", "application/json")
 	switch key := r.Header.Get("idempotency-key"); {
 	case err != nil:
-		return
+		w.WriteHeader(400) // without it, 200: the job would count as done
 	case !signed(r, body):
 		w.WriteHeader(401)
 		fmt.Fprint(w, `{"why": "wrong signature"}`)

@@ -5,6 +5,7 @@ A page is left out, with the reason, where the machine has not got its language.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -140,6 +141,17 @@ async def test_a_page_does_nothing_without_a_key(page: PageProcess) -> None:
     """Or it would take the second job for a repeat of the first."""
     status, _ = await _post(page, None, b'{"invoice": 7}')
     assert status == 422
+    assert page.worked() == Counter()
+
+
+async def test_a_page_says_no_to_a_body_that_it_can_not_read(page: PageProcess) -> None:
+    """Any answer of 2xx would end the job as done."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n\r\n")
+    async with asyncio.timeout(20):
+        answer = await reader.readline()
+    writer.close()
+    assert not answer.startswith(b"HTTP/1.1 2")
     assert page.worked() == Counter()
 
 
