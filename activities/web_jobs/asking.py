@@ -6,9 +6,10 @@ import asyncio
 
 from activities.http.exchange import Broken, Exchange, HttpRequest, NotAllowed, Reply, spanned
 from activities.web_jobs.origins import forbidden
+from activities.web_jobs.outcomes import OURS_PAUSE
 from activities.web_jobs.resources import web_of
 from activities.web_jobs.settings import web_settings
-from perdure import Attempt, InDoubt, NotDone, Refused
+from perdure import Attempt, InDoubt, NotDone
 
 
 async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None = None, harmless: bool = False) -> Reply:
@@ -19,8 +20,7 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
         harmless: whether the request only reads, so that it can be repeated after a broken connection.
 
     Raises:
-        NotDone: nothing was sent, or it was harmless.
-        Refused: it would go to an address that may not be connected to.
+        NotDone: nothing was sent, as where it would go to an address that may not be connected to; or it was harmless.
         InDoubt: it broke off after the first byte had left.
     """
     if why := forbidden(request.url):
@@ -35,7 +35,8 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
     try:
         return await spanned(exchange, request)
     except NotAllowed as error:
-        raise Refused(f"{error} is no public address, and PERDURE_WEB_NETWORKS does not list it") from None
+        why = f"{error} is no public address, and PERDURE_WEB_NETWORKS does not list it"
+        raise NotDone(why, retry_after=OURS_PAUSE) from None
     except Broken as error:
         raise (NotDone if harmless or not error.left else InDoubt)(error.why) from None
     except asyncio.CancelledError:

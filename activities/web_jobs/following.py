@@ -15,7 +15,7 @@ from activities.web_jobs.contracts import Answer, Follow
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.keys import key_of_call
 from activities.web_jobs.origins import within_origin
-from activities.web_jobs.outcomes import Verdict, verdict
+from activities.web_jobs.outcomes import ending_of_reading
 from activities.web_jobs.readiness import ready_type
 from activities.web_jobs.request import get
 from activities.web_jobs.resources import Web, web_of
@@ -77,16 +77,10 @@ def _result(reply: Reply, url: str) -> str | None:
 
 
 async def _ended(reply: Reply, url: str, job: Follow, web: Web) -> Answer:
-    match verdict(reply.status):
-        case Verdict.DONE:
-            return await answer_of(reply, web=web, job=job.job, url=url)
-        case Verdict.REFUSED | Verdict.MOVED:
-            raise Refused(f"asked how far it is, the page answered {reply.status}")
-        case _:
-            raise NotDone(
-                f"asked how far it is, the page answered {reply.status}",
-                retry_after=pause_of(reply.headers.get("Retry-After")),
-            )
+    answered = f"asked how far it is, the page answered {reply.status}"
+    if end := ending_of_reading(reply.status, answered, pause_of(reply.headers.get("Retry-After"))):
+        raise end
+    return await answer_of(reply, web=web, job=job.job, url=url)
 
 
 def _progress(reply: Reply) -> Any:

@@ -11,11 +11,11 @@ from activities.web_jobs.answer import json_of
 from activities.web_jobs.asking import ask
 from activities.web_jobs.contracts import Family, Page
 from activities.web_jobs.keys import key_of_call
-from activities.web_jobs.outcomes import Verdict, verdict
+from activities.web_jobs.outcomes import ending_of_reading
 from activities.web_jobs.readiness import ready_type
 from activities.web_jobs.request import get
 from activities.web_jobs.resources import Web, web_of
-from perdure import Attempt, NotDone, Refused
+from perdure import Attempt, Refused
 
 _RECORDED = "select web_job.summary(f) from web_job.family f where master = $1 and page > $2"
 _SEEN = """select exists (select from perdure.effect where lifecycle = 'web-job' and id = $1 and status = 'done'
@@ -39,21 +39,13 @@ async def fetch(page: Page, attempt: Attempt) -> Family:
     request = get(type_, page.url, page.master, key, attempt.headers)
     with web.turnstile.passed(f"the calls of {type_.name}", type_.at_once):
         reply = await ask(request, attempt, harmless=True)
-    _check(reply)
+    pause = pause_of(reply.headers.get("Retry-After"))
+    if end := ending_of_reading(reply.status, f"answered {reply.status}", pause):
+        raise end
     listed = _listing(reply, page)
     if listed.next_page is not None and await _seen(web, page.master, listed.next_page):
         raise Refused("its list goes round in a circle: the next page was read before")
     return await children.put_on_record(web, page.master, page.number, listed)
-
-
-def _check(reply: Reply) -> None:
-    match verdict(reply.status):
-        case Verdict.DONE:
-            return
-        case Verdict.REFUSED | Verdict.MOVED:
-            raise Refused(f"answered {reply.status}")
-        case _:
-            raise NotDone(f"answered {reply.status}", retry_after=pause_of(reply.headers.get("Retry-After")))
 
 
 def _listing(reply: Reply, page: Page) -> children.Listing:

@@ -14,6 +14,7 @@ from aiohttp import web as aio
 
 from activities.web_jobs import calling, following, listing, looking_up
 from activities.web_jobs.contracts import Answer, Call, Family, Follow, Page, Then
+from activities.web_jobs.outcomes import OURS_PAUSE
 from activities.web_jobs.resources import Web, lifespan
 from activities.web_jobs.settings import web_settings
 from perdure import Attempt, Entity, LookupContext, NotDone, Refused
@@ -83,6 +84,25 @@ async def test_a_database_that_does_not_answer_before_the_call_leaves_no_doubt(
     await opened.pool.close()
     with pytest.raises(NotDone, match="before the call: the database does not answer"):
         await calling.call(JOB, attempt())
+    assert jobs.pages.asked == []
+
+
+async def test_what_can_not_be_sent_answers_for_no_call_before_it(jobs: Jobs, attempt: Make) -> None:
+    await jobs.type(url=jobs.pages.origin + "/{row}")
+    with pytest.raises(Refused, match=r"names \{row\}, which is not among the job's params"):
+        await calling.call(JOB, attempt())
+    await jobs.db.execute(
+        "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+        "attempt_at, deadline, earlier_doubt) "
+        "values ($1, 'web-job', '1', 0, 'call-page', 't', 'attempting', 'd', now(), now(), now(), now())",
+        str(KEY),
+    )
+    with pytest.raises(NotDone, match=r"names \{row\}, which is not among the job's params") as later:
+        await calling.call(JOB, attempt(number=2))
+    assert later.value.retry_after == OURS_PAUSE
+    await jobs.db.execute("update perdure.effect set earlier_doubt = null")
+    with pytest.raises(Refused):
+        await calling.call(JOB, attempt(number=2))
     assert jobs.pages.asked == []
 
 
@@ -202,6 +222,7 @@ async def test_asking_is_harmless_so_only_a_no_ends_it(jobs: Jobs, attempt: Make
         (answers({}, 422), Refused, "the page answered 422"),
         (answers({}, 307, Location="/page"), Refused, "the page answered 307"),
         (answers({}, 303, Location="http://evil.example/"), Refused, "answered 303 with another origin"),
+        (answers({}, 401), NotDone, "the page answered 401"),
         (answers({}, 500), NotDone, "the page answered 500"),
         (answers({}, 409), NotDone, "the page answered 409"),
         (answers({}, 429, Retry_After="9"), NotDone, "the page answered 429"),

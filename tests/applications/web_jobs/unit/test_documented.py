@@ -16,7 +16,9 @@ PAGE = (Path(__file__).parents[4] / "activities" / "web_jobs" / "README.md").rea
 SAID = {
     "done": {Verdict.DONE},
     "not done": {Verdict.NOT_DONE},
-    "refused": {Verdict.REFUSED, Verdict.MOVED},
+    "not done: the page refuses the workers, not the job": {Verdict.OURS},
+    "refused": {Verdict.REFUSED},
+    "refused; a repeat in doubt": {Verdict.REFUSED_FIRST, Verdict.MOVED},
     "in doubt": {Verdict.DOUBT},
     "in doubt where an attempt was begun before, else not done": {Verdict.AT_WORK},
 }

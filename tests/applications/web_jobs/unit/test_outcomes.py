@@ -10,15 +10,15 @@ import pytest
 
 from activities.http.retry_after import LONGEST_PAUSE, pause_of
 from activities.web_jobs.contracts import Then
-from activities.web_jobs.outcomes import TABLE
+from activities.web_jobs.outcomes import OURS_PAUSE, TABLE, ending
 from perdure import InDoubt, NotDone, Refused
 from tests.applications.web_jobs.fixtures import LOCAL, attempt, call, job_type, settings
 from tests.pages import Pages, answers
 
 STATUSES: dict[type[Exception] | None, tuple[int, ...]] = {
     None: (200, 201, 202, 203, 204, 206, 299),
-    NotDone: (408, 409, 425, 429),
-    Refused: (301, 307, 308, 400, 401, 403, 404, 405, 410, 412, 413, 415, 422, 451, 499),
+    NotDone: (401, 403, 407, 408, 409, 425, 429),
+    Refused: (301, 307, 308, 400, 404, 405, 410, 412, 413, 415, 421, 422, 451, 499),
     InDoubt: (300, 302, 303, 304, 500, 501, 502, 503, 504, 507, 599),
 }
 
@@ -56,6 +56,21 @@ def test_the_table_has_no_entry_that_is_not_tried_here() -> None:
 async def test_a_conflict_leaves_doubt_where_an_attempt_was_begun_before(pages: Pages) -> None:
     assert isinstance(await ending_of(pages, 409, number=1), NotDone)
     assert isinstance(await ending_of(pages, 409, number=2), InDoubt)
+
+
+@pytest.mark.parametrize("status", [401, 403, 407])
+async def test_a_page_that_refuses_the_workers_is_called_again_after_a_long_pause(pages: Pages, status: int) -> None:
+    for number in (1, 2):
+        end = await ending_of(pages, status, number=number)
+        assert isinstance(end, NotDone)
+        assert end.retry_after == OURS_PAUSE
+
+
+@pytest.mark.parametrize("status", [301, 307, 308, 404, 405, 410, 412, 421, 422])
+def test_a_refusal_that_does_not_answer_for_an_earlier_attempt_leaves_its_doubt(status: int) -> None:
+    assert isinstance(ending(status, first=False, doubted=True), InDoubt)
+    assert isinstance(ending(status, first=False, doubted=False), Refused)
+    assert isinstance(ending(400, first=False, doubted=True), Refused)
 
 
 async def test_a_page_may_declare_which_errors_did_nothing(pages: Pages) -> None:

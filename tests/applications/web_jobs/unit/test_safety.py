@@ -9,6 +9,7 @@ import pytest
 
 from activities.http.addresses import allowed
 from activities.web_jobs.origins import forbidden
+from activities.web_jobs.outcomes import OURS_PAUSE
 from activities.web_jobs.request import url_of
 from activities.web_jobs.settings import web_settings
 from perdure import InDoubt, NotDone, Refused
@@ -93,9 +94,9 @@ async def test_no_spelling_of_an_address_gets_round_the_list(pages: Pages, host:
 
 async def test_a_name_that_leads_to_a_private_address_is_refused_unless_that_is_listed(pages: Pages) -> None:
     url = f"http://page.example:{pages.port}/"
-    with settings(origins=url), pytest.raises(Refused, match=r"^127\.0\.0\.1 is no public address"):
+    with settings(origins=url), pytest.raises(NotDone, match=r"^127\.0\.0\.1 is no public address") as end:
         await call(job_type(url), attempt(names=Answers("127.0.0.1")))
-    assert pages.asked == []
+    assert (end.value.retry_after, pages.asked) == (OURS_PAUSE, [])
     with settings(origins=url, networks=LOCAL):
         assert (await call(job_type(url), attempt(names=Answers("127.0.0.1")))).status == 200
 
@@ -104,7 +105,7 @@ async def test_a_name_that_answers_otherwise_the_second_time_is_caught_where_it_
     url, rebinding = f"http://page.example:{pages.port}/", Answers("127.0.0.1", "127.0.0.2")
     with settings(origins=url, networks="127.0.0.1/32"):
         await call(job_type(url), attempt(names=rebinding))
-        with pytest.raises(Refused, match=r"^127\.0\.0\.2 is no public address"):
+        with pytest.raises(NotDone, match=r"^127\.0\.0\.2 is no public address"):
             await call(job_type(url), attempt(names=rebinding))
     assert len(pages.asked) == 1
 
