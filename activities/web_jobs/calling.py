@@ -63,7 +63,9 @@ async def call_type(
     if end is not None:
         raise end
     web = web_of(attempt) if records else None
-    return await answer_of(reply, web=web, job=job.job, url=request.url, callback=type_.callback)
+    return await answer_of(
+        reply, web=web, job=job.job, url=request.url, callback=type_.callback, lists=bool(type_.children)
+    )
 
 
 async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, HttpRequest, bool] | Answer:

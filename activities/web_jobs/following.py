@@ -53,7 +53,7 @@ async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place
             if url == job.location and (result := _result(reply, url)):
                 url = result
                 continue
-            return await _ended(reply, url, job, web)
+            return await _ended(reply, url, job, web, type_)
         attempt.heartbeat(_progress(reply))
         wanted = pause_of(reply.headers.get("Retry-After"))
         pause, wait = min(pause * GROWTH, LONGEST), pause if wanted is None else wanted.total_seconds()
@@ -76,11 +76,11 @@ def _result(reply: Reply, url: str) -> str | None:
     return place
 
 
-async def _ended(reply: Reply, url: str, job: Follow, web: Web) -> Answer:
+async def _ended(reply: Reply, url: str, job: Follow, web: Web, type_: JobType) -> Answer:
     answered = f"asked how far it is, the page answered {reply.status}"
     if end := ending_of_reading(reply.status, answered, pause_of(reply.headers.get("Retry-After"))):
         raise end
-    return await answer_of(reply, web=web, job=job.job, url=url)
+    return await answer_of(reply, web=web, job=job.job, url=url, lists=bool(type_.children))
 
 
 def _progress(reply: Reply) -> Any:

@@ -45,7 +45,9 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
     if reply.status // 100 != 2:
         raise NotDone(f"the status URL answered {reply.status}")
     try:
-        answer = await answer_of(reply, web=web, job=call.job, url=url, callback=type_.callback)
+        answer = await answer_of(
+            reply, web=web, job=call.job, url=url, callback=type_.callback, lists=bool(type_.children)
+        )
     except Refused as error:
         return Answer(status=reply.status, then=Then.UNUSABLE, body=error.why)
     if reply.status == 202 and answer.then is Then.NOTHING:

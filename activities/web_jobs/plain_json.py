@@ -14,13 +14,15 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def parsed(data: bytes) -> Any:
-    """The JSON data in `data`.
+    """The JSON data in `data`, which may begin with a byte order mark.
 
     Raises:
         ValueError: it holds none, or none that can be kept.
     """
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if flaw := flaw_of(value):

@@ -73,6 +73,46 @@ async def test_json_in_an_encoding_that_was_not_asked_for_is_refused_and_other_c
     assert (await receipt(reply(raw=raw, Content_Encoding="gzip", Content_Type="text/html"))).body is None
 
 
+SICK = {"id": "1", "type": "page", "payload": "PAYLOAD"}
+LIST = json.dumps({"children": [SICK]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (LIST.replace(b'"PAYLOAD"', b"NaN"), "it holds NaN or an infinity"),
+        (LIST.replace(b"PAYLOAD", "caf\u00e9".encode("latin-1")), "it is not UTF-8"),
+        (LIST.replace(b"PAYLOAD", b"\\u0000"), "a text in it holds NUL"),
+        (LIST.replace(b"PAYLOAD", b"\\ud800"), "a text in it holds NUL or half a character"),
+        (LIST.replace(b'"PAYLOAD"', b"[" * 62 + b"]" * 62), "it is nested more than 64 levels deep"),
+        (LIST.replace(b'"PAYLOAD"', b"1" * 5_000), "Exceeds the limit"),
+        (LIST[:-20], "Unterminated string"),
+        (b"Warning: x in y on line 3\n" + LIST, "Expecting value"),
+    ],
+)
+async def test_a_list_of_children_that_can_not_be_read_is_never_taken_for_text(raw: bytes, why: str) -> None:
+    for lists in (False, True):
+        with pytest.raises(Refused, match=f"answered 200, so it was called; but its JSON can't be read: {why}"):
+            await answer_of(reply(raw=raw), web=web(), job="m", url=URL, lists=lists)
+
+
+async def test_a_page_that_may_list_children_answers_in_json_or_nothing() -> None:
+    async def answer(given: Reply) -> Answer:
+        return await answer_of(given, web=web(), job="m", url=URL, lists=True)
+
+    assert [(await answer(reply(raw=raw))).body for raw in (b"", b" \n", b'"OK"')] == [None, " \n", "OK"]
+    with pytest.raises(Refused, match="but its JSON can't be read: Expecting value"):
+        await answer(reply(raw=b"OK"))
+    with pytest.raises(Refused, match="but its JSON can't be read: it is longer than PERDURE_WEB_MOST_RESPONSE"):
+        await answer(Reply(200, CIMultiDict(), None, too_long=True))
+    at_work = Reply(202, CIMultiDict({"Location": "/state"}), b"accepted")
+    assert (await answer(at_work)).then == "follow"
+
+
+async def test_a_byte_order_mark_is_no_part_of_the_json() -> None:
+    assert (await receipt(reply(raw=b'\xef\xbb\xbf{"sent": true}'))).body == {"sent": True}
+
+
 def listed(children: list[Any], following: str | None = None, **more: Any) -> Any:
     return listing({"children": children, **more}, master="m", url=URL, following=following)
 
