@@ -37,6 +37,7 @@ async def answer_of(
     receipt = Answer(
         status=reply.status,
         body=body if len(reply.body or b"") <= MOST_KEPT else None,
+        then=Then.NOTHING,
         retry_after=None if pause is None else pause.total_seconds(),
     )
     if reply.status == 202 and (place := reply.headers.get("Location")):

@@ -8,6 +8,7 @@ import asyncpg
 
 from activities.http.exchange import HttpRequest
 from activities.http.retry_after import pause_of
+from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of
 from activities.web_jobs.asking import ask
 from activities.web_jobs.contracts import Answer, Call, Then
@@ -71,7 +72,7 @@ async def call_type(
 async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, HttpRequest, bool] | Answer:
     web = web_of(attempt)
     type_ = await ready_type(web, job.type)
-    if attempt.number > 1 and await _has_listed(web, job.job):
+    if attempt.number > 1 and await children.are_on_record(web, job.job):
         return Answer(status=200, then=Then.CHILDREN)
     more = dict(attempt.headers)
     if type_.callback:
@@ -81,11 +82,6 @@ async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, HttpRequest, 
         return type_, call_of(type_, job, attempt.key, more), doubted
     except Refused as error:  # nobody is asked, so it answers for no attempt before this one
         raise NotDone(error.why, retry_after=OURS_PAUSE) if doubted else error from None
-
-
-async def _has_listed(web: Web, job: str) -> bool:
-    """Whether an attempt before this one came as far as its children: its answer was lost, they were not."""
-    return bool(await web.pool.fetchval("select exists (select from web_job.family where master = $1)", job))
 
 
 async def _is_doubted(web: Web, attempt: Attempt) -> bool:

@@ -77,6 +77,11 @@ async def put_on_record(web: Web, master: str, page: int, listed: Listing) -> Fa
     return Family.model_validate(json.loads(family))
 
 
+async def are_on_record(web: Web, master: str) -> bool:
+    """Whether a list has come on record, although the answer that brought it may have been lost."""
+    return bool(await web.pool.fetchval("select exists (select from web_job.family where master = $1)", master))
+
+
 def _children(given: list[Any], master: str) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     for number, each in enumerate(given, start=1):

@@ -143,7 +143,7 @@ class Answer(_Record):
     Attributes:
         status: of the HTTP response.
         body: JSON data, or text; None where it was longer than is kept.
-        then: the next step.
+        then: the next step; None where a person gave the receipt: what is on record decides.
         location: where to ask, for `FOLLOW`.
         retry_after: seconds that it asked to be left alone.
         children: how many children it has listed, with what is on further pages not counted.
@@ -151,7 +151,7 @@ class Answer(_Record):
 
     status: int
     body: Any = None
-    then: Then = Then.NOTHING
+    then: Then | None = None
     location: str | None = None
     retry_after: float | None = None
     children: int = 0

@@ -9,9 +9,10 @@ from typing import Any
 
 from activities.http.exchange import Reply
 from activities.http.retry_after import pause_of
+from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of, json_of
 from activities.web_jobs.asking import ask
-from activities.web_jobs.contracts import Answer, Follow
+from activities.web_jobs.contracts import Answer, Follow, Then
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.keys import key_of_call
 from activities.web_jobs.origins import within_origin
@@ -38,6 +39,8 @@ async def follow(job: Follow, attempt: Attempt) -> Answer:
         Refused: it has failed, is gone, or leads elsewhere.
     """
     web = web_of(attempt)
+    if attempt.number > 1 and await children.are_on_record(web, job.job):
+        return Answer(status=200, then=Then.CHILDREN)
     type_ = await ready_type(web, job.type)
     with web.turnstile.passed(f"those that {type_.name} is at work on", type_.at_once) as place:
         return await _follow(type_, job, attempt, web, place)

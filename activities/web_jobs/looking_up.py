@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from activities.http.exchange import Exchange, spanned
+from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.job_type import JobType
@@ -23,13 +24,16 @@ UNKNOWN = (404, 410)
 async def look_up(call: Call, question: LookupContext) -> Answer | None:
     """The receipt, or None if the page has no such job.
 
-    A 2xx means that the page was called, whatever else the answer contains: it is a receipt with the next step. A page
-    that is at work has taken the order, and is asked until it is done.
+    Children on record are those of the call, whose answer was lost. A 2xx means that the page was called, whatever else
+    the answer contains: it is a receipt with the next step. A page that is at work has taken the order, and is asked
+    until it is done.
 
     Raises:
         NotDone: the answer does not show it.
     """
     web = web_of(question)
+    if await children.are_on_record(web, call.job):
+        return Answer(status=200, then=Then.CHILDREN)
     type_ = await ready_type(web, call.type)
     if await _has_called_back(web, type_, question.key):
         return Answer(status=202, then=Then.CALLBACK)

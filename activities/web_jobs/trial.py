@@ -106,7 +106,7 @@ class Outcome:
 
 def _meaning(type_: JobType, answer: Answer) -> str:
     match answer.then:
-        case Then.NOTHING:
+        case Then.NOTHING | None:
             return "the job would be complete"
         case Then.FOLLOW:
             return f"the job would ask at {answer.location} until it is done, for {written(type_.within)} at most"

@@ -142,6 +142,9 @@ class WebJob(Lifecycle[Job, Progress]):
                 return f"answered {answer.status}"
             case Then.UNUSABLE:
                 return NotPerformed(str(answer.body))
+            case None:  # from a person, who may not know that the page had listed children
+                family = await self._look()
+                return await self._lead(job) if family.listed or family.next_page else f"answered {answer.status}"
             case _:
                 assert_never(answer.then)
 

@@ -166,7 +166,8 @@ KEY = Key.of(Entity("web-job", "1"), "call-page")
 
 async def test_a_look_up_is_a_hit_a_miss_or_no_answer(jobs: Jobs, opened: Web) -> None:
     await jobs.type(doubt="lookup", status_url=jobs.pages.origin + "/status{?key,token,id}")
-    assert await look_up(jobs, opened, answers({"n": 1})) == Answer(status=200, body={"n": 1})
+    hit = Answer(status=200, body={"n": 1}, then=Then.NOTHING)
+    assert await look_up(jobs, opened, answers({"n": 1})) == hit
     assert jobs.pages.asked[-1].query == {"key": KEY, "token": KEY.token, "id": "1"}
     assert jobs.pages.asked[-1].headers["idempotency-key"] == f'"{KEY}"'
     for status in (404, 410):
@@ -193,6 +194,15 @@ async def test_a_2xx_of_a_status_url_is_never_a_miss_whatever_its_body(jobs: Job
         assert (found.then, found.location) == (then, location)
 
 
+async def test_children_on_record_are_found_whatever_the_status_url_answers(jobs: Jobs, opened: Web) -> None:
+    await jobs.type(doubt="lookup", status_url=jobs.pages.origin + "/status{?id}")
+    await jobs.insert()
+    assert await look_up(jobs, opened, answers({}, 404)) is None
+    await jobs.db.execute("select web_job.list_children('1', 0, $1, null)", json.dumps([{"id": "a", "type": "page"}]))
+    for reply in (answers({}), answers({}, 404), answers({}, 202), closes()):
+        assert await look_up(jobs, opened, reply) == Answer(status=200, then=Then.CHILDREN)
+
+
 async def follow(jobs: Jobs, given: Attempt, *replies: Reply, path: str = "/state") -> Answer:
     jobs.pages.replies[path] = list(replies)
     return await following.follow(Follow(job="1", type="page", location=jobs.pages.origin + path), given)
@@ -212,6 +222,14 @@ async def test_a_page_that_is_at_work_is_asked_until_it_is_done(jobs: Jobs, atte
     long = answers("x" * 2_000, 202, Retry_After="0")
     await follow(jobs, given, long, answers({}))
     assert given.latest == "at work"
+
+
+async def test_a_list_that_an_earlier_look_put_on_record_is_not_lost(jobs: Jobs, attempt: Make) -> None:
+    await jobs.type()
+    await jobs.insert()
+    await jobs.db.execute("select web_job.list_children('1', 0, $1, null)", json.dumps([{"id": "a", "type": "page"}]))
+    again = attempt(effect="follow-page", number=2)
+    assert (await follow(jobs, again, answers({"n": 1}))).then is Then.CHILDREN
 
 
 async def test_asking_is_harmless_so_only_a_no_ends_it(jobs: Jobs, attempt: Make) -> None:

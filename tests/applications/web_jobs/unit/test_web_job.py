@@ -34,7 +34,7 @@ from workflows.web_jobs.web_job import LOOK_AGAIN, SOON, Progress, WebJob
 
 HELD, PROCESSING, COMPLETE, FAILED = Progress.HELD, Progress.PROCESSING, Progress.COMPLETE, Progress.FAILED
 CANCELLED = Progress.CANCELLED
-DONE = Answer(status=200)
+DONE = Answer(status=200, then=Then.NOTHING)
 ANN = OperatorRequest(by="ann", note="not today")
 LISTED = Answer(status=200, then=Then.CHILDREN, children=3)
 WOKEN = "children_moved"
@@ -113,12 +113,20 @@ async def test_a_page_that_may_be_called_twice_is() -> None:
     assert (seen.states, seen.calls(CALL)) == ([PROCESSING, COMPLETE], 2)
 
 
+IT_IS_THERE = Resolution(
+    effect="call-page", outcome=EffectStatus.DONE, receipt={"status": 200}, by="ann", note="it is there"
+)
+
+
 async def test_a_job_without_a_look_up_waits_for_a_person_to_resolve_it() -> None:
-    said = Resolution(
-        effect="call-page", outcome=EffectStatus.DONE, receipt={"status": 200}, by="ann", note="it is there"
-    )
-    seen = await job({CALL: [InDoubt("reset")]}, WhenParked("resolve", said))
+    seen = await job({CALL: [InDoubt("reset")], ADVANCE: [Family()]}, WhenParked("resolve", IT_IS_THERE))
     assert (seen.states, seen.calls(CALL)) == ([PROCESSING, COMPLETE], 1)
+
+
+async def test_a_job_that_a_person_reports_as_done_leads_the_children_that_are_on_record() -> None:
+    looks = [family(waiting=3), family(open=3, started=3), family(done=2, failed=1)]
+    seen = await job({CALL: [InDoubt("the answer was lost")], ADVANCE: looks}, WhenParked("resolve", IT_IS_THERE))
+    assert (seen.states, seen.calls(CALL), seen.calls(ADVANCE)) == ([PROCESSING, FAILED], 1, 3)
 
 
 async def test_a_job_whose_tries_are_used_up_fails() -> None:
