@@ -26,6 +26,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from activities.http.addresses import Network, allowed
+from activities.http.links import next_of
 from perdure.telemetry import traces
 
 _LONGEST_LINE = 8190  # bytes of one header or of the status line
@@ -76,7 +77,7 @@ class Reply:
         headers: of the answer; names in any case.
         body: None where it was not of use (no 2xx, mostly), or longer than may be.
         too_long: it was longer than may be.
-        next: where `Link: rel=next` leads (RFC 8288), resolved.
+        next: where `Link: rel=next` leads (RFC 8288), as the page gives it; perhaps no URL at all.
     """
 
     status: int
@@ -169,13 +170,12 @@ class Exchange:
         ) as response:
             self.stage = Stage.BODY
             body, too_long = await _body(response, self._bounds)
-            following = response.links.get("next")
             reply = Reply(
                 status=response.status,
                 headers=response.headers,
                 body=body,
                 too_long=too_long,
-                next=None if following is None else str(following["url"]),
+                next=next_of(response.headers.getall("Link", ())),
             )
         self._part_in_peace()
         return reply

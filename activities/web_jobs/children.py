@@ -117,7 +117,7 @@ def _next(url: str, following: str | None) -> str | None:
         return None
     resolved = within_origin(url, following)
     if resolved is None:
-        raise Unusable("the next page of its list is at another origin")
+        raise Unusable("the next page of its list is at another origin, or its URL can't be read")
     if resolved == url:
         raise Unusable("the next page of its list is the same page")
     return resolved

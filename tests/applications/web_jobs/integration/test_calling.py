@@ -329,6 +329,26 @@ async def test_a_page_of_children_is_put_on_record_once(jobs: Jobs, attempt: Mak
     assert (last.listed, last.page, last.next_page) == (3, 3, None)
 
 
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<?page=2>; rel="last next"',
+        '<?page=2>; rel="Next"',
+        "<?page=2>; REL=next",
+        '<http://[>; rel="help", <?page=2>;rel=next',
+    ],
+)
+async def test_the_next_page_of_children_is_found_however_its_link_is_written(
+    jobs: Jobs, attempt: Make, link: str
+) -> None:
+    await jobs.type(children=["page"])
+    await jobs.insert("0")
+    await jobs.db.execute("select web_job.list_children('0', 0, '[]', 'x')")
+    assert (
+        await listed(jobs, attempt, answers(children("a"), Link=link))
+    ).next_page == jobs.pages.origin + "/page?page=2"
+
+
 async def test_a_list_that_can_not_be_used_is_refused_and_none_of_it_is_on_record(jobs: Jobs, attempt: Make) -> None:
     await jobs.type(children=["page"])
     await jobs.insert("0")
@@ -345,6 +365,7 @@ async def test_a_list_that_can_not_be_used_is_refused_and_none_of_it_is_on_recor
         (answers({}, 404), "answered 404"),
         (answers(children("a"), Link="<?page=1>; rel=next"), "the next page of its list is the same page"),
         (answers(children("a"), Link="<//evil.example>; rel=next"), "the next page of its list is at another origin"),
+        (answers(children("a"), Link="<http://[>; rel=next"), "the next page of its list is .* its URL can't be read"),
         (answers(children("a"), Link="<?page=0>; rel=next"), "its list goes round in a circle"),
     ):
         with pytest.raises(Refused, match=why):

@@ -86,6 +86,16 @@ async def test_a_page_that_asks_to_be_left_alone_is(pages: Pages, status: int) -
     assert not_done.value.retry_after == timedelta(seconds=7)
 
 
+async def test_a_link_that_can_not_be_read_leaves_no_doubt(pages: Pages) -> None:
+    bad = '<http://[>; rel="next"'
+    pages.replies["/"] = [answers({}, 200, Link=bad), answers({}, 404, Link=bad), answers({"children": []}, Link=bad)]
+    assert (await call(job_type(pages.origin + "/"))).then is Then.NOTHING
+    with pytest.raises(Refused, match=r"^answered 404$"):
+        await call(job_type(pages.origin + "/"))
+    with pytest.raises(Refused, match="so it was called; but its children can't be used: the next page of its list is"):
+        await call(job_type(pages.origin + "/"))
+
+
 async def test_no_reason_says_what_the_page_said_or_was_asked(pages: Pages) -> None:
     ends = []
     for status in (400, 429, 500):
