@@ -70,13 +70,16 @@ async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place
 
 
 def _result(reply: Reply, url: str) -> str | None:
-    """The address of the result, from a 303 (RFC 9110, 15.4.4), or a 302 as many send it. One redirect only."""
-    if reply.status not in (302, 303):
+    """The address of the result, from a 303 (RFC 9110, 15.4.4), or a 302 as many send it. One redirect only, and none
+    that leads nowhere or back: this answer counts then.
+    """
+    given = reply.headers.get("Location")
+    if reply.status not in (302, 303) or not given:
         return None
-    place = within_origin(url, reply.headers.get("Location", ""))
+    place = within_origin(url, given)
     if place is None:
         raise Refused(f"asked how far it is, the page answered {reply.status} with another origin")
-    return place
+    return None if place == url else place
 
 
 async def _ended(reply: Reply, url: str, job: Follow, web: Web, type_: JobType) -> Answer:

@@ -251,6 +251,17 @@ async def test_asking_is_harmless_so_only_a_no_ends_it(jobs: Jobs, attempt: Make
             await follow(jobs, attempt(), reply)
 
 
+@pytest.mark.parametrize("place", [{}, {"Location": ""}, {"Location": "/state"}, {"Location": "/round"}])
+async def test_a_redirect_that_leads_to_no_result_is_asked_again_only_after_a_pause(
+    jobs: Jobs, attempt: Make, place: dict[str, str]
+) -> None:
+    await jobs.type()
+    jobs.pages.replies["/round"] = [answers({}, 303, Location="/state")]
+    with pytest.raises(NotDone, match="asked how far it is, the page answered 303"):
+        await follow(jobs, attempt(), answers({}, 303, **place))
+    assert len(jobs.pages.asked) <= 2
+
+
 async def test_a_job_whose_page_asks_for_a_long_pause_gives_up_its_slot(jobs: Jobs, attempt: Make) -> None:
     await jobs.type()
     for reply, seconds, pause in (
