@@ -24,7 +24,8 @@ TypeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 
 def _not_too_long(payload: Any) -> Any:
-    if len(json.dumps(payload)) > MOST_INPUT:
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    if len(text.encode("utf-8", "surrogatepass")) > MOST_INPUT:
         raise ValueError(f"is longer than {MOST_INPUT:,} bytes as JSON: keep it in a table, and send its id")
     return payload
 

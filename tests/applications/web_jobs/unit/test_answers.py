@@ -117,6 +117,16 @@ def listed(children: list[Any], following: str | None = None, **more: Any) -> An
     return listing({"children": children, **more}, master="m", url=URL, following=following)
 
 
+def test_a_payload_is_measured_as_it_is_stored() -> None:
+    """Not as the escapes of ASCII, which have six bytes a letter, and not with blanks."""
+    assert listed([{"id": "1", "type": "page", "payload": "\u0436" * 127_000}]).children
+    assert listed([{"id": "1", "type": "page", "payload": [1] * 127_000}]).children
+    with pytest.raises(Unusable, match="is longer than 256,000 bytes"):
+        listed([{"id": "1", "type": "page", "payload": "\u0436" * 128_000}])
+    with pytest.raises(Unusable, match="half a character"):
+        listed([{"id": "1", "type": "page", "payload": "\ud800"}])
+
+
 def test_a_list_has_its_children_its_next_page_and_what_the_master_wants() -> None:
     found = listed([{"id": "1", "type": "page", "params": {"a": 1}}], "?page=2", window=5, tolerates=None)
     assert found.children == [{"id": "1", "type": "page", "params": {"a": 1}, "payload": None}]
