@@ -34,7 +34,7 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
     web = web_of(question)
     if await children.are_on_record(web, call.job):
         return Answer(status=200, then=Then.CHILDREN)
-    type_ = await ready_type(web, call.type)
+    type_ = await ready_type(web, call.type, disabled=True)
     if await _has_called_back(web, type_, question.key):
         return Answer(status=202, then=Then.CALLBACK)
     if type_.status_url is None:

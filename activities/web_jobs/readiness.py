@@ -21,8 +21,11 @@ def why_not(type_: JobType) -> str | None:
     return why and f"the job type {type_.name} {why}"
 
 
-async def ready_type(web: Web, name: str) -> JobType:
+async def ready_type(web: Web, name: str, *, disabled: bool = False) -> JobType:
     """The type of that name, as it is now.
+
+    Args:
+        disabled: also one that is disabled, for a request that does no work.
 
     Raises:
         NotDone: there is none, or its jobs can't be called now.
@@ -31,7 +34,7 @@ async def ready_type(web: Web, name: str) -> JobType:
         type_ = await read_type(connection, name)
     if type_ is None:
         raise NotDone(f"there is no job type {name!r}")
-    if why := why_not(type_):
+    if why := why_not(type_.model_copy(update={"disabled": None}) if disabled else type_):
         raise NotDone(why)
     return type_
 

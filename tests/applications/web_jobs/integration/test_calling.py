@@ -194,6 +194,13 @@ async def test_a_2xx_of_a_status_url_is_never_a_miss_whatever_its_body(jobs: Job
         assert (found.then, found.location) == (then, location)
 
 
+async def test_a_disabled_type_is_still_asked_what_became_of_its_calls(jobs: Jobs, opened: Web) -> None:
+    await jobs.type(doubt="lookup", status_url=jobs.pages.origin + "/status{?id}", disabled="under repair")
+    found = await look_up(jobs, opened, answers({}))
+    assert found is not None
+    assert found.then is Then.NOTHING
+
+
 async def test_children_on_record_are_found_whatever_the_status_url_answers(jobs: Jobs, opened: Web) -> None:
     await jobs.type(doubt="lookup", status_url=jobs.pages.origin + "/status{?id}")
     await jobs.insert()
