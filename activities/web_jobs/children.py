@@ -18,6 +18,8 @@ from perdure.errors import InvalidEntity
 
 MOST_CHILDREN = 10_000
 """On one page."""
+MOST_SECONDS = 60.0
+"""For the record of one page: `MOST_CHILDREN` take longer than other statements may."""
 MOST_PAGES = 100_000
 LARGEST_WINDOW = 10_000
 
@@ -73,6 +75,7 @@ async def put_on_record(web: Web, master: str, page: int, listed: Listing) -> Fa
     family = await web.pool.fetchval(
         "select web_job.list_children($1, $2, $3, $4, $5, $6)",
         *(master, page, json.dumps(listed.children), listed.next_page, listed.window, listed.tolerates),
+        timeout=MOST_SECONDS,
     )
     return Family.model_validate(json.loads(family))
 

@@ -348,10 +348,10 @@ declare
     lost int;
     not_allowed jsonb; -- why, by type
 begin
-    select coalesce(jsonb_object_agg(named.type, why), '{}') into not_allowed
-        from (select distinct c->>'type' as type from jsonb_array_elements(children) c) named,
-            lateral (select barred(add_children.master, named.type) as why) found
-        where why is not null;
+    -- Materialized: else the condition is pushed below the distinct, and `barred` runs for each child.
+    with named as materialized (select distinct c->>'type' as type from jsonb_array_elements(children) c),
+        found as materialized (select named.type, barred(add_children.master, named.type) as why from named)
+    select coalesce(jsonb_object_agg(found.type, why), '{}') into not_allowed from found where why is not null;
     insert into job (id, type, params, payload, state, parent)
         select add_children.master || '/' || (c->>'id'), c->>'type', coalesce(nullif(c->'params', 'null'), '{}'),
             nullif(c->'payload', 'null'), 'listed', add_children.master

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -74,3 +75,18 @@ async def test_a_further_page_of_a_list_is_bound_by_the_same_rule(jobs: Jobs) ->
         assert await jobs.ended("m") == "complete"
     assert jobs.pages.keys("/pay-out").total() == 0
     assert [row["id"] for row in await jobs.db.fetch(REFUSED)] == ["2"]
+
+
+async def test_whether_a_type_is_allowed_is_asked_once_for_each_type_and_not_for_each_child(jobs: Jobs) -> None:
+    """10,000 children took longer than a statement may."""
+    await the_types(jobs, children=["leaf"])
+    await jobs.type("leaf")
+    await jobs.insert("m")
+    types = ("leaf", "pay-out", "page")
+    children = json.dumps([{"id": str(n), "type": types[n % 3]} for n in range(300)])
+    await jobs.db.execute("set track_functions = 'pl'")
+    async with jobs.db.transaction():
+        await jobs.db.execute("select web_job.list_children('m', 0, $1, null)", children)
+        asked = "select pg_stat_get_xact_function_calls('web_job.barred(text, text)'::regprocedure)"
+        assert await jobs.db.fetchval(asked) == len(types)
+    assert await jobs.db.fetchval("select count(*) from web_job.refused_child") == 200
