@@ -63,14 +63,10 @@ async def test_a_page_does_a_signed_job_and_refuses_one_that_is_signed_wrongly(
         for number, name in enumerate(("signed", "wrong", "rotating", "unsigned")):
             await jobs.insert(name, name, payload={"invoice": number})
         await jobs.insert("no invoice", "signed", payload={})
-        ends = {id: await jobs.ended(id) for id in ("signed", "wrong", "rotating", "unsigned", "no invoice")}
-    assert ends == {
-        "signed": "complete",
-        "wrong": "failed",
-        "rotating": "complete",
-        "unsigned": "failed",
-        "no invoice": "failed",
-    }
+        ends = {id: await jobs.ended(id) for id in ("signed", "rotating", "no invoice")}
+        for id in ("wrong", "unsigned"):  # they are called again later: a secret can be corrected
+            await jobs.effect_is(id, "call-page", "not_done")
+    assert ends == {"signed": "complete", "rotating": "complete", "no invoice": "failed"}
     assert page.worked() == Counter({'{"invoice":0}': 1, '{"invoice":2}': 1})
     told = await jobs.db.fetchval("select body from web_job.result where id = 'signed'")
     assert json.loads(told) == {"invoice": 0, "sent": True}
