@@ -1,7 +1,7 @@
 """The meaning of an answer's status for the job: one table for all of them.
 
 Sources: RFC 9110, 15; RFC 6585, 4 (429); RFC 8470, 5.2 (425);
-draft-ietf-httpapi-idempotency-key-header, 2.6 (409, 422).
+draft-ietf-httpapi-idempotency-key-header, 2.6 (409; not 422, since all attempts have the same body).
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ TABLE: Final = {
     410: Verdict.REFUSED_FIRST,  # RFC 9110, 15.5.11: perhaps an earlier attempt has removed it
     412: Verdict.REFUSED_FIRST,  # 15.5.13: perhaps an earlier attempt has changed it
     421: Verdict.REFUSED_FIRST,  # 15.5.20: another server was asked
-    422: Verdict.REFUSED_FIRST,  # the draft, 2.6: the key was used before, with another body
     425: Verdict.NOT_DONE,  # RFC 8470, 5.2: not processed, since it might be a replay
     429: Verdict.NOT_DONE,  # RFC 6585, 4
 }

@@ -253,7 +253,7 @@ class Pages:
     def _unusable(self, how: str, job: str, number: int) -> Reply:
         match how:
             case "404":
-                return _reply(404)
+                return _reply(404 if number else 422)  # a repeated call with a 404 stays in doubt
             case "garbage":
                 return Reply(200, {"Content-Type": "application/json"}, b'{"children": [{]}')
             case "too long":

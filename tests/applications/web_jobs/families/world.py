@@ -288,10 +288,10 @@ class JobsPool:
         async with self._database.sessions.lent() as session:
             yield JobsSession(self._database, self._worker, session)
 
-    async def fetchval(self, query: str, *args: Any) -> Any:
+    async def fetchval(self, query: str, *args: Any, timeout: float = 5.0) -> Any:
         """See asyncpg."""
         async with self.acquire() as session:
-            return await session.fetchval(query, *args)
+            return await session.fetchval(query, *args, timeout=timeout)
 
     async def execute(self, query: str, *args: Any) -> None:
         """See asyncpg."""
@@ -301,15 +301,15 @@ class JobsPool:
 class JobsSession(Borrowed):
     """A session of a body."""
 
-    async def fetchrow(self, query: str, *args: Any) -> Any:
+    async def fetchrow(self, query: str, *args: Any, timeout: float = 5.0) -> Any:
         """See asyncpg."""
-        rows = await self.fetch(query, *args, timeout=5.0)
+        rows = await self.fetch(query, *args, timeout=timeout)
         self._database.world.relay.nudge()
         return rows[0] if rows else None
 
-    async def fetchval(self, query: str, *args: Any) -> Any:
+    async def fetchval(self, query: str, *args: Any, timeout: float = 5.0) -> Any:
         """See asyncpg."""
-        row = await self.fetchrow(query, *args)
+        row = await self.fetchrow(query, *args, timeout=timeout)
         return None if row is None else row[0]
 
 

@@ -79,9 +79,9 @@ async def test_a_page_that_is_known_to_be_at_work_is_not_called_again(jobs: Jobs
 
 
 async def test_a_repeat_that_is_refused_by_one_that_does_not_know_the_key_ends_no_doubt(jobs: Jobs) -> None:
-    """The first call was done. The 404 is of a proxy, the 422 of a page that the key reached with other bytes."""
+    """The first call was done. The 404 is of a proxy, the 410 of a page that the first call has removed."""
     await jobs.type(timeout=timedelta(seconds=2), doubt="dedupe", remembers=timedelta(hours=1))
-    jobs.pages.replies["/page"] = [closes(), answers({}, 404), answers({}, 422), answers({}, 308), answers({"n": 1})]
+    jobs.pages.replies["/page"] = [closes(), answers({}, 404), answers({}, 410), answers({}, 308), answers({"n": 1})]
     async with jobs.world.worker(app):
         await jobs.insert()
         assert await jobs.ended() == "complete"

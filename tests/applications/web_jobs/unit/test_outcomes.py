@@ -66,11 +66,15 @@ async def test_a_page_that_refuses_the_workers_is_called_again_after_a_long_paus
         assert end.retry_after == OURS_PAUSE
 
 
-@pytest.mark.parametrize("status", [301, 307, 308, 404, 405, 410, 412, 421, 422])
+@pytest.mark.parametrize("status", [301, 307, 308, 404, 405, 410, 412, 421])
 def test_a_refusal_that_does_not_answer_for_an_earlier_attempt_leaves_its_doubt(status: int) -> None:
     assert isinstance(ending(status, first=False, doubted=True), InDoubt)
     assert isinstance(ending(status, first=False, doubted=False), Refused)
-    assert isinstance(ending(400, first=False, doubted=True), Refused)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refusal_of_the_request_itself_answers_for_its_key(status: int) -> None:
+    assert isinstance(ending(status, first=False, doubted=True), Refused)
 
 
 async def test_a_page_may_declare_which_errors_did_nothing(pages: Pages) -> None:
