@@ -32,8 +32,12 @@ from tests.world import World
 
 
 async def test_a_copy_that_was_made_anew_replaces_the_earlier_one(world: World) -> None:
-    async with world.worker(app):
-        pass  # the scope of the copies has a keeper
+    async with world.worker(app):  # the scope of the copies has a keeper, whose second mark cannot be a new database's
+        marked = await world.db.fetchval("select mark from perdure.database")
+        await world.mark_grows_old()
+        await world.until(
+            lambda: world.db.fetchval("select mark <> $1 from perdure.database", marked), "the mark is exchanged again"
+        )
     await world.db.execute(
         "update perdure.database set scope = 'production', namespace_id = 'another', mark = 'm', "
         "system_identifier = system_identifier + 1, postmaster_started = postmaster_started - interval '1 day'"
