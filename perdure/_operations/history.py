@@ -17,7 +17,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from perdure._crypto.codec import opened
-from perdure._wire.listing import of_workflow
+from perdure._retention.histories import listed_runs
 from perdure._wire.orders import CallResult, Report
 
 RUNS = 10
@@ -112,9 +112,8 @@ async def _runs(client: Client, workflow_id: str, newest: str) -> tuple[list[str
     """Ids of its runs that Temporal keeps, and whether there are more. Lists come late, so the newest is given."""
     seen: dict[str, datetime] = {}
     try:
-        async for each in client.list_workflows(of_workflow(workflow_id)):
-            if each.id == workflow_id:
-                seen[each.run_id] = each.start_time
+        async for each in listed_runs(client, workflow_id):
+            seen[each.run_id] = each.start_time
             if len(seen) > RUNS:
                 break
     except RPCError:  # the newest is known without a list

@@ -50,6 +50,10 @@ class _Entity:
     untouched: _Entity | None = None
     """The record before the first attempt."""
 
+    def is_over(self, generation: int) -> bool:
+        """Whether that generation has ended, or a later one has begun."""
+        return (self.generation, self.final) >= (generation, True)
+
     def keep(self) -> None:
         """Store the state to which `restore` returns."""
         if self.untouched is None:
@@ -231,8 +235,8 @@ class MemoryStore:
             case FenceOp.BAR if known is not None:
                 known.learn(write.version)
         not_made = fence.op is FenceOp.OUTCOME and fence.status is EffectStatus.NOT_DONE
-        over = (entity.generation, entity.final) >= (write.generation, True)
-        if known is None and not over and not doubtful and (not_made or fence.op in (FenceOp.LOST, FenceOp.BAR)):
+        barred = not_made or fence.op in (FenceOp.LOST, FenceOp.BAR)
+        if barred and known is None and not doubtful and not entity.is_over(write.generation):
             now = self._clock()
             view = EffectView(
                 status=EffectStatus.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why
@@ -248,7 +252,7 @@ class MemoryStore:
             return False
         entity = self._entities[write.lifecycle, write.id]
         made = fence.op is FenceOp.OUTCOME and fence.status is not EffectStatus.NOT_DONE
-        if not made and (entity.generation, entity.final) >= (write.generation, True):
+        if not made and entity.is_over(write.generation):
             return False
         begun_again = entity.epoch < self.epoch <= (fence.began or 0)
         if fence.since >= self.epoch and not begun_again:

@@ -20,10 +20,8 @@ from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, 
 from perdure.errors import DeclarationError
 
 REMEMBERED = 100
-"""Limit of the performances, and of their ends, of earlier runs that a run passes on without repeating them. A run that
+"""Limit of the performances, of their ends, and of the messages of earlier runs that a run passes on. A run that
 continues from its snapshot repeats none, and its data must not grow with each new run."""
-
-
 REASONS = 200_000
 """Limit of the characters of all reasons of ended effects that a run passes on: those of 100 effects at full length.
 Each of more effects gets an equal share of it, because the next run must start."""

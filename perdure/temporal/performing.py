@@ -20,7 +20,7 @@ from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, 
 from perdure._workflow.leaving import to_its_end
 from perdure.contracts.dumping import load
 from perdure.contracts.effects import Effect
-from perdure.contracts.keys import Key, checked_suffix
+from perdure.contracts.keys import Key, checked_suffix, slot_of
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import AskFirst
 from perdure.errors import DeclarationError, InvalidInput
@@ -101,7 +101,7 @@ async def perform(
         raise InvalidInput(
             f"{whose}: the key {key!r} is empty, so two effects could have the same: give an id, or no key"
         )
-    slot = effect.identity if suffix is None else f"{effect.identity}/{checked_suffix(suffix, whose)}"
+    slot = slot_of(effect.identity, None if suffix is None else checked_suffix(suffix, whose))
     name = Key(key or f"{info.workflow_type}/{info.workflow_id}~{info.first_execution_run_id}/{slot}")
     performed: set[str] = workflow.instance().__dict__.setdefault(_PERFORMED, set())
     if name in performed:

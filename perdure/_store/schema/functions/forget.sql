@@ -1,6 +1,6 @@
 -- Erases the record of a finished entity, except the fact that it finished, and what is left of one whose first start was rejected
--- and dropped. Returns the number of deleted rows by table. It does not
--- reach the workflow's history in Temporal, archives and the app's own row.
+-- and dropped. Returns the number of deleted rows by table. It does not reach the workflow's history in Temporal, archives and the
+-- app's own row.
 create or replace function perdure.forget(lifecycle text, entity_id text, made_by text) returns jsonb
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -36,9 +36,7 @@ begin
         raise exception 'perdure.forget: whether % happened is not known', quote_literal(doubtful)
             using hint = 'Settle it first (perdure resolve): afterwards nobody could.', errcode = 'object_not_in_prerequisite_state';
     end if;
-    if i.id is not null then
-        newest := take_version(i.lifecycle, i.id);
-    end if;
+    newest := take_version(forget.lifecycle, entity_id);
     update ident x set tenant = null where x.lifecycle = forget.lifecycle and x.id = entity_id;
     delete from kept_effect k using effect x where x.lifecycle = forget.lifecycle and x.id = entity_id and k.key = x.key;
     foreach doubtful in array array['effect', 'message', 'outbox', 'rejected', 'finding', 'carried_transition'] loop
