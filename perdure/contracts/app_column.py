@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class AppColumn:
     """A column of the app's own table that shows the lifecycle's state.
 
+    Until the run enters a state, it has what the app wrote. A restart shows the first state, once it is delivered.
+
     Args:
         table: name of the table, with its schema if the schema is not on the search path.
         column: the column that holds the state; text, varchar or an enum.

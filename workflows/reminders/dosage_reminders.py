@@ -92,8 +92,6 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
         restored = self.restore(Memory)
         self.memory = restored or Memory(patient=patient, upto=Upto(at=self.started_at), paused=patient.paused is True)
         self.asked[:0] = self.memory.asked
-        if restored is None and self.entity.generation and workflow.patched("shows-a-restart"):
-            await self.enter(Reminding.ACTIVE, why="restarted")  # the app's row still shows `ended`
         while not self.memory.signed_off:
             if self.asked:
                 await self._do(self.asked[0])

@@ -121,7 +121,7 @@ RIGHTS: dict[Kind, Rights] = {
         tables={
             **dict.fromkeys(("outbox", "message", "rejected", "relay", "database"), _ALL),
             **dict.fromkeys(("ident", "entity"), ("select", "update")),
-            "transition": _ADD,
+            **dict.fromkeys(("transition", "behind"), _ADD),
             "permission": (),
         },
         sequences=True,

@@ -76,7 +76,7 @@ async def test_a_start_by_name_or_by_sql_keeps_no_worker_from_starting(world: Wo
         await world.until(lambda: world.db.fetchval(shown), "the app's row shows it")
 
 
-async def test_a_restart_is_starting_again_and_shows_nothing_in_the_apps_row(world: World) -> None:
+async def test_a_restart_is_starting_again_and_its_first_state_replaces_the_end_in_the_apps_row(world: World) -> None:
     await world.db.execute("select perdure.start('paper', 'a', '{}')")
     await world.db.execute("""
         insert into booking values ('a', 'as it was');
@@ -90,8 +90,9 @@ async def test_a_restart_is_starting_again_and_shows_nothing_in_the_apps_row(wor
     assert await world.states("paper", "a") == ["starting", "starting"]
     async with world.worker(app):
         await world.is_in("paper", "a", "draft")
-        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.behind"), "nothing to show")
-    assert await world.db.fetchval("select state from booking") == "as it was"
+        await world.until(lambda: world.db.fetchval("select state = 'draft' from booking"), "the row shows it")
+        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.behind"), "nothing is left to show")
+    assert await world.states("paper", "a") == ["starting", "starting"]
 
 
 async def test_a_delivery_never_waits_for_a_row_that_somebody_holds(world: World) -> None:
