@@ -144,7 +144,8 @@ class Answer(_Record):
     Attributes:
         status: of the HTTP response.
         body: JSON data, or text; None where it was longer than is kept.
-        then: the next step; None where a person gave the receipt: what is on record decides.
+        then: the next step; None where a person or the page's callback has confirmed a call whose answer is lost: what
+            is on record decides.
         location: where to ask, for `FOLLOW`.
         retry_after: seconds that it asked to be left alone.
         children: how many children it has listed, with what is on further pages not counted.

@@ -142,9 +142,11 @@ class WebJob(Lifecycle[Job, Progress]):
                 return f"answered {answer.status}"
             case Then.UNUSABLE:
                 return NotPerformed(str(answer.body))
-            case None:  # from a person, who may not know that the page had listed children
+            case None:  # the page's answer is lost; it may have listed children
                 family = await self._look()
-                return await self._lead(job) if family.listed or family.next_page else f"answered {answer.status}"
+                if family.listed or family.next_page:
+                    return await self._lead(job)
+                return await self._wait_for_callback(route) if self.memory.called_back else f"answered {answer.status}"
             case _:
                 assert_never(answer.then)
 
@@ -208,7 +210,7 @@ class WebJob(Lifecycle[Job, Progress]):
 
     def _called_back(self) -> Answer | None:
         """The answer of a page that has called back, which proves the call; else None."""
-        return Answer(status=202, then=Then.CALLBACK) if self.memory.called_back else None
+        return Answer(status=202) if self.memory.called_back else None
 
     def _until(self, route: Route) -> datetime:
         self.memory.until = self.memory.until or workflow.now() + route.within

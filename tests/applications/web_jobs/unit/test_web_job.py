@@ -176,6 +176,21 @@ async def test_a_page_that_calls_back_says_how_its_job_ended(moment: Any, ok: bo
     assert (seen.calls(CALL), seen.took < timedelta(minutes=3)) == (1, True)
 
 
+@pytest.mark.parametrize(("ok", "end"), [(True, COMPLETE), (False, FAILED)])
+async def test_a_call_whose_answer_is_lost_ends_as_its_callback_says(ok: bool, end: Progress) -> None:
+    said = WhenParked("called_back", CalledBack(ok=ok))
+    lost = {CALL: [InDoubt("the answer was lost")], ADVANCE: [Family()]}
+    seen = await job(lost, said, route=Route(callback=True))
+    assert (seen.states, seen.calls(CALL), seen.unused) == ([PROCESSING, end], 1, {})
+
+
+async def test_a_call_that_is_confirmed_by_its_callback_leads_the_children_that_are_on_record() -> None:
+    looks = [family(waiting=3), family(open=3, started=3), family(done=2, failed=1)]
+    lost = {CALL: [InDoubt("the answer was lost")], ADVANCE: looks}
+    seen = await job(lost, WhenParked("called_back", CalledBack(ok=True)), route=Route(callback=True))
+    assert (seen.states, seen.calls(CALL), seen.calls(ADVANCE)) == ([PROCESSING, FAILED], 1, 3)
+
+
 async def test_a_page_that_never_calls_back_fails_its_job_in_time() -> None:
     route = Route(callback=True, within=timedelta(hours=3))
     seen = await job({CALL: [CALLS_BACK]}, route=route, renew_at_every_wait=True)
