@@ -191,8 +191,10 @@ class Acts:
         doubts = [each for each in standing.effects if each.status.unknown]
         chosen = [each for each in doubts if given.effect in (None, each.effect, each.key)]
         if len(chosen) != 1:
-            names = ", ".join(each.effect for each in doubts)
-            raise NotNow(f"{entity}: effect={given.effect!r}: name one of {names}")
+            names = [each.effect for each in doubts]
+            if len(set(names)) < len(names):  # of several generations
+                names = [each.key for each in doubts]
+            raise NotNow(f"{entity}: effect={given.effect!r}: name one of {', '.join(names)}")
         if given.outcome is EffectStatus.DONE:
             self._check_receipt(entity, chosen[0].effect, given.receipt)
         async with self._transaction(entity) as connection:

@@ -151,3 +151,30 @@ async def _waits_for_somebody(world: World) -> bool:
 
 async def _accepted(world: World, *arguments: str) -> bool:
     return (await perdure(world, *arguments)).exit_code == 0
+
+
+EARLIER = """
+    insert into perdure.effect
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
+    select key, 'rest', 'a', generation, 'do-ring', 't', 'in_doubt', '', now(), now(), now()
+    from (values ('rest/a/do-ring', 0), ('rest/a/1/do-ring', 1)) k (key, generation)
+"""
+
+
+async def test_a_doubt_of_an_earlier_generation_is_resolved_once_the_entity_has_ended(world: World) -> None:
+    """An outcome that arrives after a restore leaves such a doubt, and neither a restart nor an erasure is possible."""
+    async with world.worker(app):
+        await world.client.start(Rest, "a", Booking())
+        assert await world.ended("rest", "a") == "done"
+        await perdure(world, "restart", "rest", "a", *ANN, "once more")
+        assert await world.ended("rest", "a") == "done"
+    await world.db.execute(EARLIER)
+    refused = await perdure(world, "restart", "rest", "a", *ANN, "once more")
+    assert (refused.exit_code, "whether 'rest/a/do-ring' happened is not known" in refused.stderr) == (1, True)
+    unclear = await perdure(world, "resolve", "rest", "a", "--as", "not_done", "--effect", "do-ring", *ANN, "x")
+    assert (unclear.exit_code, "name one of rest/a/1/do-ring, rest/a/do-ring" in unclear.stderr) == (1, True), unclear
+    for key in ("rest/a/do-ring", "rest/a/1/do-ring"):
+        end = await perdure(world, "resolve", "rest", "a", "--as", "not_done", "--effect", key, *ANN, "it was not")
+        assert (end.exit_code, end.stdout) == (0, "rest/a: resolved as not_done; it had ended as done\n"), end.stderr
+    end = await perdure(world, "restart", "rest", "a", *ANN, "once more")
+    assert (end.exit_code, end.stdout) == (0, "rest/a: runs again, as generation 2\n")

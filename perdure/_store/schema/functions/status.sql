@@ -1,5 +1,6 @@
 -- The state of an entity, or null if there is no such id. It includes the scope of this database, because a client with another scope
--- would query the workflow of another database. The time zone is set, so that all times have one format.
+-- would query the workflow of another database. The time zone is set, so that all times have one format. An effect of an earlier
+-- generation can be in doubt, if its outcome arrived after a restore: a person settles it once the entity has ended.
 create or replace function perdure.status_any(lifecycle text, entity_id text) returns jsonb
 language plpgsql stable security definer set search_path = perdure, pg_temp set timezone = 'UTC' as $$
 begin
@@ -23,7 +24,8 @@ begin
                 'key', x.key, 'effect', x.effect, 'status', x.status, 'attempts', x.attempts, 'first_at', x.first_at,
                 'deadline', x.deadline, 'receipt', x.receipt, 'why', x.why, 'settled_by', x.settled_by)
                 order by x.first_at, x.key), '[]')
-            from effect x where x.lifecycle = i.lifecycle and x.id = i.id and x.generation = i.generation))
+            from effect x where x.lifecycle = i.lifecycle and x.id = i.id and (x.generation = i.generation
+                or i.final is not null and x.status in ('attempting', 'in_doubt'))))
         from ident i left join entity e on e.lifecycle = i.lifecycle and e.id = i.id
         where i.lifecycle = status_any.lifecycle and i.id = entity_id);
 end $$;
