@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 from perdure import PerdureError
 
 _BLOCK = 1 << 20  # bytes
-_CAUTION = timedelta(hours=1)  # by how much the clock of the log's file system may be off ours
+CAUTION = timedelta(hours=1)
+"""By how much the clocks of the log and of its file system may be off ours."""
 _ROTATED = re.compile(r"(?P<part>[.-](?:(?P<number>\d{1,4})|\d{8}(?:-\d{4,6})?))(?P<packed>\..*)?")
 _OPEN: dict[str, Callable[[Path], io.FileIO | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]] = {
     "": io.FileIO,
@@ -98,7 +99,7 @@ class Log:
             found = _unbroken(live)
         except OSError as error:
             raise LogUnusable(f"no log at {live}: {error.strerror}; see PERDURE_MAIL_LOG") from error
-        parts = tuple(part for part in found if part.written >= since - _CAUTION)
+        parts = tuple(part for part in found if part.written >= since - CAUTION)
         return cls(live, since, parts, goes_back_further=len(parts) < len(found))
 
     def check_complete(self, zone: ZoneInfo | None) -> None:

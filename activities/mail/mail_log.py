@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from activities.mail.contracts.mail import FIND_IN_MAIL_LOG, Accepted, Mail
-from activities.mail.log_files import Log, LogFile, LogUnusable, stamp_of
+from activities.mail.log_files import CAUTION, Log, LogFile, LogUnusable, stamp_of
 from activities.mail.mail_queue import QueueUnusable, ask_queue
 from activities.mail.message_id import FORGED, Sought
 from activities.mail.settings import mail_settings
@@ -32,6 +33,7 @@ _STATUS = re.compile(rb"(?:to|from)=<(?P<address>[^>]*)>,.*?\bstatus=(?P<status>
 _FROM = re.compile(rb'from=<([^">]*)>(?:,|$)')
 _TO = re.compile(rb'to=<([^">]*)>(?:, orig_to=<([^">]*)>)?,')
 _DATA = re.compile(rb"disconnect from .* data=(?P<good>\d+)(?P<of>/\d+)?\b")
+_ALARM = re.compile(rb"(?:warning|error|fatal|panic): ")
 _FATES = {b"hold": "held", b"discard": "discarded"}
 _BAD_FIRST = ("expired", "bounced", "deferred", "sent")
 
@@ -41,9 +43,9 @@ async def find_in_mail_log(mail: Mail, question: LookupContext) -> Accepted | No
     """The receipt of a mail that the server accepted; None if it certainly accepted none.
 
     Raises:
-        LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, shows
-            the Message-ID without saying whether the mail was accepted, or is that of this machine and not of the
-            mail server; and the queue does not show it either.
+        LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, has nothing of
+            Postfix since then but warnings, shows the Message-ID without saying whether the mail was accepted, or is
+            that of this machine and not of the mail server; and the queue does not show it either.
     """
     settings = mail_settings()
     try:
@@ -93,7 +95,29 @@ def search(
         if None in named:
             raise LogUnusable(f"the log {log} has its Message-ID in a line that is not of Postfix's usual form")
         found.check_complete(zone)
+        _check_in_use(found, zone)
     return receipt
+
+
+def _check_in_use(log: Log, zone: ZoneInfo | None) -> None:
+    """Return if Postfix has written to the log what it writes about each mail, and not warnings alone.
+
+    Raises:
+        LogUnusable: if not: Postfix logs elsewhere by now, or its syslog keeps warnings alone.
+    """
+    for part in reversed(log.parts):
+        for block in reversed(deque(part.blocks(), maxlen=2)):
+            for line in reversed(block.split(b"\n")):
+                parsed = _LINE.fullmatch(line)
+                if parsed is None or _ALARM.match(parsed["text"]):
+                    continue
+                stamp = stamp_of(line, part.written, zone)
+                if stamp is not None and stamp >= log.since - CAUTION:
+                    return
+    raise LogUnusable(
+        f"the log {log.live} has nothing of Postfix but warnings since the first attempt at {log.since.isoformat()}: "
+        "set PERDURE_MAIL_LOG to the file to which it logs each mail, or resolve the doubt by hand"
+    )
 
 
 def _queue_id(line: bytes) -> bytes | None:

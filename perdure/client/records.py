@@ -34,7 +34,8 @@ class EntityStatus:
         since: time at which the entity entered that state; None if its month was dropped.
         waits_for_delivery: whether the start has not reached Temporal yet.
         rejected: why the start could not be delivered.
-        effects: the effects of this generation; of an entity that has ended, also those of earlier ones that are in doubt.
+        effects: the effects of this generation; of an entity that has ended, also those of earlier ones that are in
+            doubt.
         messages_waiting: number of messages that are not delivered yet.
         scope: the `PERDURE_SCOPE` of the database, `""` without one; None until a worker has run.
     """

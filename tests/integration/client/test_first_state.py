@@ -91,7 +91,7 @@ async def test_a_restart_is_starting_again_and_its_first_state_replaces_the_end_
     async with world.worker(app):
         await world.is_in("paper", "a", "draft")
         await world.until(lambda: world.db.fetchval("select state = 'draft' from booking"), "the row shows it")
-        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.behind"), "nothing is left to show")
+        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.behind"), "all is shown")
     assert await world.states("paper", "a") == ["starting", "starting"]
 
 

@@ -262,6 +262,23 @@ def test_a_log_with_a_missing_part_gives_no_miss(tmp_path: Path) -> None:
     assert search(log, sought("never sent", BEGUN[NEW] - timedelta(hours=1))) is None
 
 
+WARNING = "warning: hostname mx.example does not resolve to address 192.0.2.1"
+GOODBYE = "disconnect from localhost[127.0.0.1] ehlo=1 quit=1 commands=2"
+
+
+def test_a_log_that_has_only_warnings_gives_no_miss(tmp_path: Path) -> None:
+    with pytest.raises(LogUnusable, match=r"nothing of Postfix but warnings since the first .* set PERDURE_MAIL_LOG"):
+        search(lines(tmp_path, f"smtpd[7]: {WARNING}"), sought("x", T0))
+    assert search(lines(tmp_path, f"smtpd[7]: {GOODBYE}", f"smtpd[7]: {WARNING}"), sought("x", T0)) is None
+
+
+def test_a_log_to_which_postfix_has_stopped_to_write_gives_no_miss(tmp_path: Path) -> None:
+    log = lines(tmp_path, f"smtpd[7]: {GOODBYE}")
+    assert search(log, sought("x", T0)) is None
+    with pytest.raises(LogUnusable, match="warnings since the first attempt at 2026-11-21T05:00"):
+        search(log, sought("x", T0 + timedelta(hours=2)))
+
+
 def test_a_log_that_is_not_there_can_not_answer(tmp_path: Path) -> None:
     with pytest.raises(LogUnusable, match="PERDURE_MAIL_LOG"):
         search(tmp_path / "mail.log", sought("sent", BEGUN[NEW]))

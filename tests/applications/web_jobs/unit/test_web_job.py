@@ -179,14 +179,14 @@ async def test_a_page_that_calls_back_says_how_its_job_ended(moment: Any, ok: bo
 @pytest.mark.parametrize(("ok", "end"), [(True, COMPLETE), (False, FAILED)])
 async def test_a_call_whose_answer_is_lost_ends_as_its_callback_says(ok: bool, end: Progress) -> None:
     said = WhenParked("called_back", CalledBack(ok=ok))
-    lost = {CALL: [InDoubt("the answer was lost")], ADVANCE: [Family()]}
+    lost: dict[Any, list[Any]] = {CALL: [InDoubt("the answer was lost")], ADVANCE: [Family()]}
     seen = await job(lost, said, route=Route(callback=True))
     assert (seen.states, seen.calls(CALL), seen.unused) == ([PROCESSING, end], 1, {})
 
 
 async def test_a_call_that_is_confirmed_by_its_callback_leads_the_children_that_are_on_record() -> None:
     looks = [family(waiting=3), family(open=3, started=3), family(done=2, failed=1)]
-    lost = {CALL: [InDoubt("the answer was lost")], ADVANCE: looks}
+    lost: dict[Any, list[Any]] = {CALL: [InDoubt("the answer was lost")], ADVANCE: looks}
     seen = await job(lost, WhenParked("called_back", CalledBack(ok=True)), route=Route(callback=True))
     assert (seen.states, seen.calls(CALL), seen.calls(ADVANCE)) == ([PROCESSING, FAILED], 1, 3)
 
