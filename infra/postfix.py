@@ -9,6 +9,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -118,6 +119,12 @@ class Postfix:
     def is_empty(self) -> bool:
         """Whether no mail is in its queue."""
         return not _output("postqueue", "-c", str(self._config), "-j")
+
+    def is_done_with(self, message_id: str) -> bool:
+        """Whether its queue is empty, and its log shows the end of each mail with this Message-ID. The log is late."""
+        log = self.log.read_text()
+        queue_ids = re.findall(rf"(\w+): message-id={re.escape(message_id)}$", log, re.MULTILINE)
+        return bool(queue_ids) and all(f": {each}: removed" in log for each in queue_ids) and self.is_empty()
 
     def delivered(self) -> dict[str, Counter[str]]:
         """How often each Message-ID lies in each mailbox."""

@@ -57,6 +57,7 @@ async def test_a_finished_entity_started_past_perdure_makes_no_call_and_ends_as_
         await world.client.start(LookupBooking, "a", Booking())
         await world.ended("lookup", "a")
         await world.handle("lookup", "a").result()
+        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")
         before = await world.client.status(LookupBooking, "a"), await world.states("lookup", "a")
         await world.temporal_command("workflow", "execute", *_start(world, "lookup/a", "{}"))
     assert (await world.client.status(LookupBooking, "a"), await world.states("lookup", "a")) == before
