@@ -53,7 +53,7 @@ async def migrate(connection: Connection) -> None:
 
     Raises:
         SchemaMismatch: the database has migrations that this version does not have and cannot work with.
-        NotNow: another session has been migrating for a minute.
+        NotNow: another session has migrated, or held a table that a migration changes, for a minute.
         InvalidSetting: the encoding of the database is not UTF8.
     """
     await schema.migrate(connection)

@@ -59,8 +59,8 @@ async def test_the_first_migration_waits_with_a_bound_and_says_for_what(
     world: World, roles: Roles, stranger: asyncpg.Connection[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.db.execute("drop schema perdure cascade")
-    monkeypatch.setattr(schema, "_PATIENCE", "100ms")
-    with pytest.raises(NotNow, match="held the lock of `perdure migrate` for 100ms"):
+    monkeypatch.setattr(schema, "_PATIENCE", 0.1)
+    with pytest.raises(NotNow, match=r"held the lock of `perdure migrate` for 0\.1 s"):
         await in_time(schema.migrate(world.db))
 
 

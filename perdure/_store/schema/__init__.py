@@ -9,6 +9,7 @@ that migrates puts no older text back.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,11 +39,19 @@ __all__ = [
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 
 _LOCK = 0x70657264757265  # "perdure": one migrator at a time, however many workers start
-_PATIENCE = "60s"
+_PATIENCE = 60.0  # seconds
+_TURN = 2.0  # seconds for which an application may wait behind a migration that waits for a lock
+_PAUSE = 3.0  # seconds
 _MIGRATED = (  # not to_regclass, which keeps in the session's cache that there is none
     "select true from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = 'perdure' and c.relname = 'migration'"
 )
+_HOLDERS = """
+    select string_agg(pid::text, ', ') from (
+        select l.pid from pg_locks l join pg_class c on c.oid = l.relation left join pg_stat_activity a on a.pid = l.pid
+        where l.granted and c.relnamespace = 'perdure'::regnamespace and l.pid <> pg_backend_pid()
+            and l.database = (select oid from pg_database where datname = current_database())
+        group by l.pid, a.xact_start order by a.xact_start nulls last limit 5) oldest"""
 # A function may call another one whose file comes later. With another encoding than UTF8, PostgreSQL cannot store each
 # text, or does not know its characters.
 _BEFORE = """set local search_path = pg_catalog; set local check_function_bodies = off;
@@ -127,9 +136,26 @@ async def migrate(connection: Connection) -> Applied:
 
     Raises:
         SchemaMismatch: if the database has migrations that this version does not know and can't work with.
-        NotNow: another session migrates, and has done so for a minute.
+        NotNow: another session migrates, or holds a table that a migration changes, and has done so for a minute.
         InvalidSetting: the encoding of the database is not UTF8.
     """
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + _PATIENCE
+    while True:
+        try:
+            return await _applied(connection)
+        except asyncpg.LockNotAvailableError:
+            if loop.time() >= ends:
+                pids = await connection.fetchval(_HOLDERS)
+                raise NotNow(
+                    f"the schema perdure is as it was: its tables have been in use for {_PATIENCE:g} s, as by a backup "
+                    f"or an open transaction (pids {pids}): run `perdure migrate` when these are over, or end them by "
+                    "pg_terminate_backend"
+                ) from None
+        await asyncio.sleep(_PAUSE)
+
+
+async def _applied(connection: Connection) -> Applied:
     async with connection.transaction():
         try:
             await connection.execute(f"set local statement_timeout = 0; {_BEFORE}")
@@ -137,7 +163,8 @@ async def migrate(connection: Connection) -> Applied:
             raise InvalidSetting(error.args[0]) from None
         await _alone(connection)
         missing = await _missing(connection)
-        await connection.execute(bounds(lock="0"))
+        # Who waits for a lock on a table makes all others wait: in turns with the application, not until it is free.
+        await connection.execute(bounds(lock=f"{_TURN}s"))
         for migration in missing.migrations:
             await connection.execute(migration.sql)
             await connection.execute(
@@ -167,7 +194,7 @@ async def _alone(connection: Connection) -> None:
     the lock is one of its tables', which needs a right on it. Everybody can hold the other lock, so nobody waits for
     it without end.
     """
-    await connection.execute(bounds(lock=_PATIENCE))
+    await connection.execute(bounds(lock=f"{_PATIENCE}s"))
     try:
         if await connection.fetchval(_MIGRATED) is None:
             await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
@@ -175,8 +202,8 @@ async def _alone(connection: Connection) -> None:
             await connection.execute("lock table perdure.migration in share row exclusive mode")
     except asyncpg.LockNotAvailableError:
         raise NotNow(
-            f"another session has held the lock of `perdure migrate` for {_PATIENCE}: wait until that one is over, or "
-            "end it. Its pid: select pid from pg_locks where granted and (locktype = 'advisory' "
+            f"another session has held the lock of `perdure migrate` for {_PATIENCE:g} s: wait until that one is over, "
+            "or end it. Its pid: select pid from pg_locks where granted and (locktype = 'advisory' "
             "or relation = to_regclass('perdure.migration'))"
         ) from None
 

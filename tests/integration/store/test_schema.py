@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 
 from perdure._store import schema
 from perdure._store.schema import files
-from perdure.errors import SchemaMismatch
+from perdure.errors import NotNow, SchemaMismatch
 from perdure.servers.postgres import PostgresServer
+from tests.deadline import in_time, until
 from tests.integration.store.schemas import blank, catalog, command, empty
 from tests.integration.store.stores import Connection, run_on
 
@@ -144,6 +146,47 @@ async def test_what_a_migration_demands_of_workers_stands_in_its_file_and_then_i
     await blank.execute("drop schema perdure cascade")
     await blank.execute(schema.script())
     assert await blank.fetchval(oldest) == [1, 900]
+
+
+WAITS = "select exists (select from pg_locks where not granted and relation = to_regclass('perdure.outbox'))"
+
+
+@pytest.fixture
+async def reader(empty: str, blank: Connection, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connection]:
+    """A session that has read the outbox in a transaction that is open, as pg_dump has, before a migration of it."""
+    await blank.execute(schema.script())
+    more = schema.Migration(NEWEST + 1, "adds", "alter table perdure.outbox add column more int")
+    monkeypatch.setattr(schema, "migrations", _known_and(more))
+    connection = await asyncpg.connect(empty)
+    await connection.execute("begin; select from perdure.outbox")
+    yield connection
+    await connection.close()
+
+
+async def test_the_application_goes_on_while_a_migration_waits_for_a_table(
+    empty: str, blank: Connection, reader: Connection
+) -> None:
+    migrating = asyncio.create_task(schema.migrate(blank))
+    application = await asyncpg.connect(empty)
+    for number in range(2):
+        await until(lambda: application.fetchval(WAITS), "the migration waits")
+        await in_time(application.execute("select perdure.start('order', $1, '{}')", f"{number}"))
+        assert not migrating.done()
+    await reader.execute("rollback")
+    assert [each.name for each in (await in_time(migrating)).migrations] == ["adds"]
+    await application.close()
+
+
+async def test_a_migration_that_gets_no_lock_names_the_sessions_in_its_way_and_changes_nothing(
+    blank: Connection, reader: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_PATIENCE", 0.1)
+    monkeypatch.setattr(schema, "_TURN", 0.1)
+    before = await catalog(blank)
+    pid = await reader.fetchval("select pg_backend_pid()")
+    with pytest.raises(NotNow, match=rf"as it was: its tables have been in use for 0.1 s, .* \(pids {pid}\): run"):
+        await in_time(schema.migrate(blank))
+    assert await catalog(blank) == before
 
 
 async def test_a_migration_that_fails_leaves_nothing(blank: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
