@@ -186,9 +186,9 @@ async def check(connection: Connection, selection: Selection, app: App | None = 
         InvalidSetting: nothing on record has that name, and the app declares none; the message suggests a name.
     """
     if selection.lifecycle is not None:
-        await check_lifecycle(connection, selection.lifecycle, app)
+        await check_lifecycle(connection, selection.lifecycle, app, selection.reach)
     if selection.state is not None:
-        known = await known_states(connection, selection.lifecycle, app)
+        known = await known_states(connection, selection.lifecycle, app, selection.reach)
         if selection.state not in known:
             of = f"of {selection.lifecycle} " if selection.lifecycle else ""
             raise InvalidSetting(f"no state {of}is named {selection.state!r}{suggestion(selection.state, known)}")
@@ -197,26 +197,28 @@ async def check(connection: Connection, selection: Selection, app: App | None = 
         raise InvalidSetting(f"no finding is named {selection.finding!r}{suggestion(selection.finding, kinds)}")
 
 
-async def check_lifecycle(connection: Connection, name: str, app: App | None = None) -> None:
-    """Make sure that there is such a lifecycle.
+async def check_lifecycle(connection: Connection, name: str, app: App | None = None, reach: Reach = EVERYTHING) -> None:
+    """Make sure that there is such a lifecycle within reach.
 
     Raises:
         InvalidSetting: nothing on record has that name, and the app declares none.
     """
-    known = await known_lifecycles(connection, app)
+    known = await known_lifecycles(connection, app, reach)
     if name not in known:
         raise InvalidSetting(f"no lifecycle is named {name!r}{suggestion(name, known)}")
 
 
-async def known_lifecycles(connection: Connection, app: App | None = None) -> set[str]:
-    """Names of lifecycles: of those on record, and of those that the app declares."""
+async def known_lifecycles(connection: Connection, app: App | None = None, reach: Reach = EVERYTHING) -> set[str]:
+    """Names of lifecycles within reach: of those on record, and of those that the app declares."""
     found = {row["lifecycle"] for row in await connection.fetch(query("lifecycles_on_record"))}
-    return found | set(app.lifecycles if app else ())
+    return {each for each in found.union(app.lifecycles if app else ()) if reach.includes_some(each)}
 
 
-async def known_states(connection: Connection, lifecycle: str | None, app: App | None = None) -> set[str]:
+async def known_states(
+    connection: Connection, lifecycle: str | None, app: App | None = None, reach: Reach = EVERYTHING
+) -> set[str]:
     """Names of states: of those that entities are or lately were in, and of those that the app declares."""
-    of = await known_lifecycles(connection, app) if lifecycle is None else {lifecycle}
+    of = await known_lifecycles(connection, app, reach) if lifecycle is None else {lifecycle}
     found = {STARTING, *(row["state"] for row in await connection.fetch(query("states_on_record"), sorted(of)))}
     if app is not None:
         found |= {name for each in of & set(app.lifecycles) for name in app.lifecycles[each].declared.names}

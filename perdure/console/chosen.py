@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from perdure._operations import selection
@@ -192,12 +192,12 @@ def finished_ones(query: Mapping[str, str], reach: Reach, until: datetime | None
     Raises:
         InvalidSetting: one of its values can't be used.
     """
-    ends = [each for each in (_instant(query.get("before")), until) if each is not None]
+    ends = [each for each in (instant(query.get("before")), until) if each is not None]
     return FinishedSelection(
         lifecycle=query.get("lifecycle"),
         id=query.get("id"),
         state=query.get("state"),
-        since=_instant(query.get("since")),
+        since=instant(query.get("since")),
         before=min(ends, default=None),
         tenant=query.get("tenant"),
         in_doubt="in_doubt" in query,
@@ -219,10 +219,16 @@ def doubtful_ones(query: Mapping[str, str], reach: Reach, until: datetime | None
     )
 
 
-def _instant(text: str | None) -> datetime | None:
+def instant(text: str | None) -> datetime | None:
+    """The time that a person has typed. One without a zone is in UTC, as pages show times.
+
+    Raises:
+        InvalidSetting: it is none.
+    """
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text).astimezone()
+        found = datetime.fromisoformat(text)
+        return found.astimezone() if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise InvalidSetting(f"{text!r} is no time: write 2026-07-01 or 2026-07-01T12:00Z") from None

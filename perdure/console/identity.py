@@ -101,10 +101,10 @@ class Proxy(Identity):
 
     async def person(self, request: Request) -> Person | None:
         """See base class."""
-        names = request.headers.getlist(self.header)
+        names = _values(request, self.header)
         if len(names) != 1 or not usable(names[0]) or not self._is_proxy(request):
             return None
-        given = request.headers.getlist(self.groups_header) if self.groups_header else []
+        given = _values(request, self.groups_header) if self.groups_header else []
         groups = given[0] if len(given) == 1 else ""
         grants = granted_to(names[0], filter(None, map(str.strip, groups.split(","))), dict(self.granting))
         return Person(names[0], grants)
@@ -114,7 +114,21 @@ class Proxy(Identity):
             address = ipaddress.ip_address(request.client.host if request.client else "")
         except ValueError:
             return False
+        if isinstance(address, ipaddress.IPv6Address):
+            address = address.ipv4_mapped or address  # IPv4 at a socket of both
         return any(address in each for each in self._networks)
+
+
+def _values(request: Request, header: str) -> list[str]:
+    """What a header has, in UTF-8 as proxies write it, or in the Latin-1 of older ones, as which Starlette reads it."""
+    return [_utf8(each) for each in request.headers.getlist(header)]
+
+
+def _utf8(text: str) -> str:
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return text
 
 
 class Tokens(Identity):

@@ -112,12 +112,12 @@ class OpenId(Identity):
             token = await self._oauth.provider.authorize_access_token(request)
             claims = token.get("userinfo") or {}
         except (OAuthError, JoseError, BadData, httpx2.HTTPError, RuntimeError, ValueError) as error:
-            return _failed(f"signing in did not succeed ({type(error).__name__})", 400)
+            why = f"signing in did not succeed ({type(error).__name__})"
+            return _failed(f"{why}: open the console again; another tab may have begun to sign in meanwhile", 400)
         name = str(claims.get(self.name_claim) or claims.get("sub") or "")
-        if claims.get(f"{self.name_claim}_verified") is False:
+        if str(claims.get(f"{self.name_claim}_verified", True)).lower() != "true":  # some providers send text
             return _failed(f"the identity provider has not verified the claim {self.name_claim}", 403)
-        groups = claims.get(self.groups_claim)
-        grants = granted_to(name, groups if isinstance(groups, list) else (), dict(self.granting))
+        grants = granted_to(name, _texts(claims.get(self.groups_claim)), dict(self.granting))
         if not usable(name) or not grants:
             return _failed("this account has no role here: ask who administers the console", 403)
         to = str(request.scope.get("root_path", "")) + way_back(request.session.get("to", ""))
@@ -134,6 +134,11 @@ class OpenId(Identity):
     @property
     def _signer(self) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(self.sessions.secret, salt="perdure.console.openid")
+
+
+def _texts(claim: object) -> list[str]:
+    """The texts of a claim that is a list, or one text."""
+    return [each for each in (claim if isinstance(claim, list) else [claim]) if isinstance(each, str)]
 
 
 def _with_session(request: Request, session: dict[str, Any]) -> Request:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
 
 from perdure._operations.audit import AuditSelection, read_acts
+from perdure.console.chosen import instant
 from perdure.console.exporting import MOST, exported, form_of
 from perdure.console.page import Page, View
 from perdure.errors import InvalidSetting
@@ -46,13 +46,14 @@ async def _all(view: View, wanted: AuditSelection) -> AsyncIterator[Mapping[str,
 
 
 def _wanted(view: View) -> AuditSelection:
-    query, since = view.query, view.query.get("since")
-    try:
-        begin = None if since is None else datetime.fromisoformat(since).astimezone()
-    except (ValueError, OverflowError):
-        raise InvalidSetting(f"{since!r} is no time: write 2026-07-01 or 2026-07-01T12:00Z") from None
+    query = view.query
     return AuditSelection(
-        query.get("by"), query.get("lifecycle"), query.get("id"), query.get("why"), begin, view.reach()
+        by=query.get("by"),
+        lifecycle=query.get("lifecycle"),
+        id=query.get("id"),
+        why=query.get("why"),
+        since=instant(query.get("since")),
+        reach=view.reach(),
     )
 
 

@@ -65,7 +65,7 @@ async def _record(view: View, lifecycle: str, entity_id: str, *, payloads: bool)
             record = await read_record(connection, lifecycle, entity_id, payloads=payloads)
         except NoSuchEntity:
             if view.person.may(Role.LOOK, lifecycle):
-                await check_lifecycle(connection, lifecycle, view.app)
+                await check_lifecycle(connection, lifecycle, view.app, view.reach())
             raise
     view.see(lifecycle, entity_id, record.row["tenant"])
     return record

@@ -70,6 +70,7 @@ async def change(view: View) -> Response:
         raise client
     before, _ = await _limits(view, client, limit)
     await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
+    view.sources.outdate()
     log_event(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
     words = "as declared" if rate is None else f"{rate:g} a second"
     notice = view.signed_notice(f"{limit.name}: {words}, for all workers")

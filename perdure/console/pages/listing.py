@@ -31,7 +31,7 @@ async def show(view: View) -> Response:
     query, finished = view.query, "finished" in view.query
     async with view.reading() as connection:
         rows = await _rows(view, connection, query.get("after"), ROWS + 1)
-        lifecycles = sorted(await known_lifecycles(connection, view.app))
+        lifecycles = sorted(await known_lifecycles(connection, view.app, view.reach()))
         states = sorted(await known_states(connection, query["lifecycle"], view.app)) if "lifecycle" in query else []
     more = rows[ROWS - 1] if len(rows) > ROWS else None
     allowed = OPEN_FILTERS if not finished else (*FINISHED_FILTERS, "in_doubt", "finished")
@@ -44,7 +44,7 @@ async def show(view: View) -> Response:
         finished=finished,
         states=states,
         after=_place(query, more) if more else None,
-        lifecycles=[each for each in lifecycles if view.reach().includes_some(each)],
+        lifecycles=lifecycles,
         conditions=[each for each in Condition if each is not Condition.FINISHED],
     )
 
@@ -85,7 +85,7 @@ async def _rows(view: View, connection: Any, after: str | None, limit: int) -> S
     if "finished" in query:
         finished = replace(finished_ones(query, view.reach()), limit=limit)
         if finished.lifecycle is not None:
-            await check_lifecycle(connection, finished.lifecycle, view.app)
+            await check_lifecycle(connection, finished.lifecycle, view.app, finished.reach)
         return await select_finished(connection, finished, _name(after))
     wanted = replace(open_ones(query, view.reach()), limit=limit)
     await check(connection, wanted, view.app)

@@ -191,7 +191,9 @@ async def test_a_limit_is_changed_by_those_who_administer_everything(world: Worl
             return "2.5" in readable(await root.get("/limits")) and "root ," in readable(await root.get("/limits"))
 
         await until(in_force, "the new limit is shown")
+        await root.get("/limits")  # read just before the change, and kept for a second
         again = await root.send(f"/limits/{name}", f"/limits/{name}", rate_of="number", per_second="3", note="slow")
+        assert f"{name} 3 " in readable(again.text)
         undo = re.search(r'href="([^"]*was=2.5)">Undo: 2.5 a second', again.text)
         assert undo is not None
         assert 'value="2.5"' in await root.get(undo[1])

@@ -59,6 +59,9 @@ async def test_who_signs_in_at_the_provider_has_the_roles_of_name_and_groups(wor
                 ({"preferred_username": "ann", "exp": 1}, 400),
                 ({"preferred_username": "ann", "nonce": "replayed"}, 400),
                 ({"preferred_username": "ann", "preferred_username_verified": False}, 403),
+                ({"preferred_username": "ann", "preferred_username_verified": "false"}, 403),
+                ({"preferred_username": "eve", "groups": [{"name": "ops"}, ["ops"], None, 7]}, 403),
+                ({"preferred_username": "eve", "groups": {"ops": True}}, 403),
                 ({"preferred_username": "a\u202eb", "groups": ["ops"]}, 403),
             ):
                 provider.claims = dict(claims)
@@ -66,6 +69,14 @@ async def test_who_signs_in_at_the_provider_has_the_roles_of_name_and_groups(wor
                 refused = await stranger.http.get("/sign-in/openid", follow_redirects=True)
                 assert refused.status_code == status, (claims, refused.text)
                 assert (await stranger.http.get("/")).status_code == 303
+            for known in (
+                {"preferred_username": "eve", "groups": "ops"},
+                {"preferred_username": "eve", "groups": [{"name": "dev"}, "ops"]},
+                {"preferred_username": "ann", "preferred_username_verified": "True"},
+            ):
+                provider.claims = dict(known)
+                page = await site.browser(None).http.get("/sign-in/openid", follow_redirects=True)
+                assert page.status_code == 200, (known, page.text)
             thief = site.browser(None)
             provider.claims = {"preferred_username": "ann"}
             begun = await thief.http.get("/sign-in/openid")
@@ -73,5 +84,10 @@ async def test_who_signs_in_at_the_provider_has_the_roles_of_name_and_groups(wor
             victim = site.browser(None)
             assert (await victim.http.get(back)).status_code == 400, "another browser's sign-in is not taken over"
             assert COOKIE in thief.http.cookies
+            first = await thief.http.get("/sign-in/openid")
+            await thief.http.get("/sign-in/openid")
+            back = (await thief.http.get(first.headers["location"])).headers["location"]
+            of_two = await thief.http.get(back)
+            assert (of_two.status_code, "another tab may have begun to sign in" in of_two.text) == (400, True)
     async with open_console(world, way) as site:
         assert (await site.browser(None).http.get("/sign-in/openid")).status_code in (302, 502), "it is away"

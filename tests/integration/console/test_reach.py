@@ -20,7 +20,8 @@ HIDDEN = "quagga"
 """In every text of what is beyond the roles; its ids are okapi-N."""
 ENTITIES = """
     select perdure.start(l, i, '{"secret": "quagga"}', tenant => t)
-    from (values ('ring', 'mine', 'acme'), ('ring', 'okapi-1', 'quagga'), ('rest', 'okapi-2', 'acme')) x (l, i, t);
+    from (values ('ring', 'mine', 'acme'), ('ring', 'okapi-1', 'quagga'), ('rest', 'okapi-2', 'acme'),
+        ('quagga', 'okapi-4', 'acme')) x (l, i, t);
     with gone as (delete from perdure.outbox returning *)
         insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
         select 1000 + row_number() over (), lifecycle, id, generation, kind, body, 'quagga' from gone
@@ -50,6 +51,8 @@ FILTERS: tuple[dict[str, str], ...] = (
     {"lifecycle": "ring", "effect": "do-ring"},
     {"in_doubt": "on", "format": "json"},
     {"attention": "on"},
+    {"lifecycle": "quagg"},
+    {"lifecycle": "quagg", "finished": "on"},
     {"q": "o"},
     {"q": "kokapi-1"},
     {"q": "okapi-1"},

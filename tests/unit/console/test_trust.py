@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure._operations.reach import EVERYTHING
-from perdure.console.chosen import finished_ones
+from perdure.console.chosen import finished_ones, instant
 from perdure.console.folder import FORM_AGE, Folder
 from perdure.console.guarding import browser
 from perdure.console.identity import Proxy
@@ -106,6 +106,37 @@ def test_what_ends_after_the_preview_is_not_chosen() -> None:
     assert finished_ones({}, EVERYTHING, until).before == until
     assert finished_ones({"before": "2029-01-01T00:00Z"}, EVERYTHING, until).before == datetime(2029, 1, 1, tzinfo=UTC)
     assert finished_ones({"before": "2031-01-01T00:00Z"}, EVERYTHING, until).before == until
+
+
+def test_a_time_without_a_zone_is_in_utc_as_on_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
+        for text in ("2026-07-01 12:00", "2026-07-01T12:00Z", "2026-07-01T08:00-04:00"):
+            assert instant(text) == noon, text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+async def test_a_name_from_a_proxy_is_read_in_utf_8_or_latin_1(encoding: str) -> None:
+    proxy = Proxy(
+        "x-user", ["127.0.0.1"], {"José": Person.granted("look"), "group:Küche": Person.granted("settle")}, "x-groups"
+    )
+    sent = [
+        (name, value.encode(encoding).decode("latin-1")) for name, value in (("x-user", "José"), ("x-groups", "Küche"))
+    ]
+    assert await proxy.person(request(*sent)) == Person("José", Person.granted("look") + Person.granted("settle"))
+
+
+async def test_a_proxy_by_ipv4_counts_at_a_socket_of_both() -> None:
+    proxy = Proxy("x-user", ["10.0.0.0/8"], {"ann": Person.granted("look")})
+    for host, known in (("::ffff:10.0.0.7", True), ("::ffff:11.0.0.7", False), ("10.0.0.7", True), ("::1", False)):
+        sent = request(("x-user", "ann"))
+        sent.scope["client"] = (host, 1)
+        assert (await proxy.person(sent) is not None) is known, host
 
 
 async def test_a_person_who_is_named_as_a_group_has_nothing_of_it() -> None:
