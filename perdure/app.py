@@ -184,7 +184,7 @@ def input_json(
             return sealed_data(lifecycle.input, given)
         adapter = lifecycle.input
         value = load(adapter, given) if recorded else adapter.validate_python(given)
-        return dump(adapter.serializer, value)
+        return dump(adapter.serializer, value, reader=adapter)
     except ValueError as error:
         raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {first_problem(error)}") from None
 

@@ -226,7 +226,7 @@ def sealed_data(adapter: TypeAdapter[Any], given: Any) -> Any:
         ValidationError: the data does not fit, or a text in it was sealed for another entity or field.
         InvalidInput: JSON does not have one of its numbers.
     """
-    data = dump(adapter.serializer, adapter.validate_python(given), context=SEALING)
+    data = dump(adapter.serializer, adapter.validate_python(given), reader=adapter, context=SEALING)
     if MARK in (text := json.dumps(data)):  # Pydantic does not validate the instance of a model again
         adapter.validate_json(text, context=CHECKING)
     return data

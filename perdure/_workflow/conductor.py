@@ -346,7 +346,8 @@ class Conductor:
 
     async def _write_start(self, given: Any) -> None:
         move = self.recorder.move_to(self.run.state, "started")
-        given = dump(self._author.input.serializer, given)
+        author = self._author.input
+        given = dump(author.serializer, given, reader=None if workflow.unsafe.is_replaying() else author)
         answer = await self.recorder.write(self.recorder.order(move=move, given=given))
         self.run.effects.take_terms(answer.terms)
 

@@ -462,7 +462,8 @@ class RunState:
                 f"{self.entity}: snapshot() returned a {type(taken).__name__}: return a Pydantic model, or None"
             )
         try:
-            return dump(taken.__pydantic_serializer__, taken), self.last_message
+            reader = None if workflow.unsafe.is_replaying() else taken.__pydantic_validator__
+            return dump(taken.__pydantic_serializer__, taken, reader=reader), self.last_message
         except InvalidInput as error:
             raise InvalidInput(f"{self.entity}: the snapshot can't be kept: {error}") from None
 

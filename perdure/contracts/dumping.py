@@ -1,7 +1,7 @@
 """Dumps values of the author's types as JSON data, and loads them from it.
 
 Pydantic writes some values in another way than its reader could undo. JSON has no Infinity and no NaN: null stands in
-their place. A `SecretStr` becomes asterisks.
+their place. A `SecretStr` becomes asterisks. A field with an alias is written by its name, and read by its alias alone.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from pydantic_core import SchemaSerializer, ValidationError, from_json, to_json
 
+from perdure._text.privacy import describe_invalid
 from perdure.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,17 +24,52 @@ T = TypeVar("T")
 _NO_NUMBER = "is Infinity or NaN, which JSON does not have: give None, or a text"
 _MASK = "*" * 10  # of `SecretBytes`, whose text is another
 _MASKED = "is a secret that Pydantic writes as asterisks: declare `Private`, or a serializer that writes the value"
+_UNREADABLE = "its type does not read what it writes"
+_READABLE = "let it, as with serialize_by_alias=True"
 _PLAIN = (str, int, type(None))
 _MANY = (list, tuple, set, frozenset, deque)
 
 
-def dump(serializer: SchemaSerializer, value: Any, *, context: Any = None, warnings: bool = True) -> Any:
+class Reader(Protocol):
+    """Reads the data of a type: a `TypeAdapter`, or the validator of a model."""
+
+    def validate_python(self, data: Any, /, *, context: Any = None) -> Any:
+        """The value that Python data stands for."""
+
+    def validate_json(self, data: Any, /, *, context: Any = None) -> Any:
+        """The value that JSON text stands for."""
+
+
+def dump(
+    serializer: SchemaSerializer,
+    value: Any,
+    *,
+    reader: Reader | None = None,
+    context: Any = None,
+    warnings: bool = True,
+) -> Any:
     """`value` as JSON data.
+
+    Args:
+        reader: makes sure that the type reads what it writes; None = do not.
 
     Raises:
         InvalidInput: a number in it is Infinity or NaN, and the type does not declare `ser_json_inf_nan="strings"`; or
-            a secret would become asterisks. The message has the place.
+            a secret would become asterisks; or the type does not read what it writes. The message has the place.
     """
+    data = _dumped(serializer, value, context, warnings)
+    if reader is not None:
+        try:
+            found = load(reader, data)
+        except ValidationError as error:
+            raise InvalidInput(f"{_UNREADABLE} ({describe_invalid(error)}): {_READABLE}") from None
+        # A set may have another order, and an object need not be comparable.
+        if _dumped(serializer, found, context, warnings) != data and found != value:
+            raise InvalidInput(f"{_UNREADABLE}, or not all of it: {_READABLE}")
+    return data
+
+
+def _dumped(serializer: SchemaSerializer, value: Any, context: Any, warnings: bool) -> Any:
     data = serializer.to_python(value, mode="json", context=context, warnings=warnings)
     try:
         plain = serializer.to_python(value, context=context, warnings=False)  # of `Any`, the data has None already
@@ -47,7 +83,11 @@ def dump(serializer: SchemaSerializer, value: Any, *, context: Any = None, warni
     return data
 
 
-def load(adapter: TypeAdapter[T], data: Any, *, context: Any = None) -> T:
+@overload
+def load(reader: TypeAdapter[T], data: Any, *, context: Any = None) -> T: ...
+@overload
+def load(reader: Reader, data: Any, *, context: Any = None) -> Any: ...
+def load(reader: Reader, data: Any, *, context: Any = None) -> Any:
     """The value of the author's type that `data`, its JSON data, stands for.
 
     Pydantic reads the data as Python values first, which is cheaper and decides as every run has decided so far: as
@@ -58,10 +98,10 @@ def load(adapter: TypeAdapter[T], data: Any, *, context: Any = None) -> T:
         ValidationError: the data does not fit.
     """
     try:
-        return adapter.validate_python(data, context=context)
+        return reader.validate_python(data, context=context)
     except ValidationError:
         text = to_json(data)
-    return adapter.validate_json(text, context=context)
+    return reader.validate_json(text, context=context)
 
 
 def lost_in(plain: Any, data: Any, place: str = "") -> str | None:

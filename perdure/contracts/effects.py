@@ -32,7 +32,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from perdure._text.privacy import describe_invalid, reason
-from perdure.contracts.dumping import dump, load
+from perdure.contracts.dumping import dump
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
@@ -147,8 +147,9 @@ class _Contract(Generic[In, Out]):
             InvalidInput: the value does not fit the declared type, JSON has no such number or text, or the type
                 does not read what it writes: no attempt would ever begin.
         """
+        reader = self.input if read_back else None
         try:
-            data = dump(self.input.serializer, self.input.validate_python(value))
+            data = dump(self.input.serializer, self.input.validate_python(value), reader=reader)
         except (ValidationError, ValueError) as error:
             raise InvalidInput(
                 f"{self.name}: the input does not fit {self._types[0]}: {first_problem(error)}"
@@ -161,13 +162,6 @@ class _Contract(Generic[In, Out]):
             raise InvalidInput(
                 f"{self.name}: the input has a lone surrogate, such as '\\ud800', which is no text: "
                 "decode it with errors='replace'"
-            ) from None
-        try:
-            load(self.input, data)
-        except ValueError as error:
-            raise InvalidInput(
-                f"{self.name}: {self._types[0]} can't read the input back from its JSON, so no worker could: "
-                f"{first_problem(error)}. Let the type read what it writes, as with serialize_by_alias=True"
             ) from None
         return data
 

@@ -1,4 +1,4 @@
-"""A lifecycle whose receipt, step or snapshot has a number that JSON does not have."""
+"""A lifecycle whose receipt, step or snapshot has a number that JSON does not have, or a field that is not read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from temporalio import workflow
 
 from perdure import App, Attempt, Effect, Lifecycle, Repeat
@@ -21,9 +21,10 @@ class Measured(BaseModel):
 
 
 class Kept(BaseModel):
-    """What the lifecycle remembers."""
+    """What the lifecycle remembers; `name` is written as `name`, and read as `theName`."""
 
     price: float | None = None
+    name: str = Field("", alias="theName")
 
 
 MEASURE = Effect[str, float | None]("measure", timeout=timedelta(seconds=60), doubt=Repeat())
@@ -53,6 +54,8 @@ class Numbers(Lifecycle[Measured, Stage]):
         """Work."""
         if given.what == "snapshot":
             self.kept.price = math.inf
+        if given.what == "alias":
+            self.kept = Kept(theName="ann")
         await self.enter(Stage.WORKING)
         await self.perform(MEASURE, given.what)
         await self.enter(Stage.OVER)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,13 +21,15 @@ from pydantic import (
     ValidationError,
     field_serializer,
 )
+from temporalio import workflow
 
-from perdure import Attempt, Effect, Entity, Repeat, Step
+from perdure import Attempt, Effect, Entity, Lifecycle, Repeat, Step
 from perdure.client.naming import input_text
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.dumping import dump, load
 from perdure.contracts.keys import Key
 from perdure.errors import InvalidInput
+from tests.apps.large import Stage
 from tests.apps.numbers import Measured, Numbers
 
 
@@ -196,6 +199,61 @@ class ReadsAliases(Aliased):
 
 @pytest.mark.parametrize("contract", [effect, step])
 def test_an_input_that_its_type_does_not_read_back_is_refused(contract: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"Aliased'> can't read the input back .* theFirst: Field required\. Let"):
+    with pytest.raises(InvalidInput, match=r"does not read what it writes \(theFirst: Field required\): let it, "):
         contract(Aliased).dump_input(Aliased(theFirst=3))
     assert contract(ReadsAliases).dump_input(ReadsAliases(theFirst=3)) == {"theFirst": 3}
+
+
+@workflow.defn(name="given", sandboxed=False)
+class Given(Lifecycle[Aliased, Stage]):
+    """Takes such an input."""
+
+    @workflow.run
+    async def run(self, given: Aliased) -> None:
+        """Work."""
+        await self.enter(Stage.OVER)
+
+
+def test_an_input_of_a_lifecycle_that_its_type_does_not_read_back_is_refused() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"the input does not fit: its type does not read what it writes \(theFirst: "
+    ):
+        input_text(Entity("given", "a"), Given, Aliased(theFirst=3))
+
+
+class Forgetful(BaseModel):
+    """Reads its default in place of what it writes."""
+
+    name: str = Field("", alias="theName")
+    loud: Annotated[str, AfterValidator(lambda text: text + "!")] = "."
+
+
+class Varied(BaseModel):
+    """Has what compares unequal, or is written in another order, and is read all the same."""
+
+    names: set[str] = set()
+    left_out: str = Field("", exclude=True)
+    ratio: Annotated[float, Field(allow_inf_nan=True)] = 0.0
+    any: Any = None
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+
+@pytest.mark.parametrize("given", [Forgetful(theName="ann"), Forgetful(loud="a")])
+def test_what_a_type_loses_when_it_reads_is_refused(given: Forgetful) -> None:
+    adapter = TypeAdapter(Forgetful)
+    with pytest.raises(InvalidInput, match="does not read what it writes, or not all of it: let it, as with"):
+        dump(adapter.serializer, given, reader=adapter)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Varied(names={f"{number}" for number in range(100)}),
+        Varied(left_out="it is"),
+        Varied(ratio=math.nan),
+        Varied(any=(1, deque([2]))),
+    ],
+)
+def test_what_a_type_reads_in_another_form_is_taken(given: Varied) -> None:
+    adapter = TypeAdapter(Varied)
+    assert adapter.validate_python(dump(adapter.serializer, given, reader=adapter)).names == given.names
