@@ -158,13 +158,13 @@ class Client:
     ) -> str:
         """Send a signal to an open lifecycle, through the database. It is delivered after the app has committed.
 
-        Returns `sent`, `known` (this `message_id` was given before) or `finished` (the lifecycle has ended).
+        Returns `sent`, `known` (this generation has had that `message_id`) or `finished` (the lifecycle has ended).
 
         Args:
             name: the handler, or its name.
             payload: the handler's argument, if it has one.
             connection: see `start`.
-            message_id: makes a repeated call harmless: a message with the same id is delivered once. By default new.
+            message_id: makes a repeated call harmless: each generation gets one message with an id. By default new.
                 Ids that begin with `perdure-` are reserved.
             not_before: the signal is not delivered before this time, which has a time zone.
 
