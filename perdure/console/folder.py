@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,19 +115,30 @@ class Folder:
         _write(self._tokens / _digest(token), _kept(person, now + seconds, made=now))
         return token
 
-    def take_token(self, token: str) -> Person | None:
-        """Who has it; from then on it is used up. None = it is not known, was used, was revoked, or is too old."""
+    @contextmanager
+    def taking_token(self, token: str) -> Iterator[Person | None]:
+        """Who has it; None = it is not known, was used, was revoked, or is too old.
+
+        It is used up, unless the block fails.
+
+        Raises:
+            OSError: the folder can't be read or written to.
+        """
         file = self._tokens / _digest(token)
         taken = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
         try:
             file.rename(taken)  # of several that try, one can do it
+        except FileNotFoundError:
+            yield None
+            return
+        try:
             kept = json.loads(taken.read_text())
-            taken.unlink()
-        except OSError:
-            return None
-        if kept["until"] < time.time() or self.revoked(kept["name"], kept["made"]):
-            return None
-        return Person(kept["name"], tuple(Grant.of(each) for each in kept["grants"]))
+            over = kept["until"] < time.time() or self.revoked(kept["name"], kept["made"])
+            yield None if over else Person(kept["name"], tuple(Grant.of(each) for each in kept["grants"]))
+        except BaseException:
+            taken.rename(file)
+            raise
+        taken.unlink()
 
     def begin(self, session: str, person: Person, began: float, until: float) -> None:
         """Put a session on record: without that, its cookie counts for nothing."""

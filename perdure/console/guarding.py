@@ -188,8 +188,7 @@ async def checked_form(
     try:
         why = console.forms.refusal(request, given, visitor, person, once=once)
     except OSError as error:
-        log.error("forms can't be put on record: %s", describe(error))
-        raise Refused(503, "Nothing was done", "The folder of the console can't be written to: see its log.") from None
+        raise folder_unusable(error) from None
     if why is None:
         return form
     log_event(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
@@ -199,12 +198,21 @@ async def checked_form(
     raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")
 
 
+def folder_unusable(error: OSError) -> Refused:
+    """The answer where the folder of the console can't be read or written to."""
+    log.error("the folder of the console can't be used: %s", describe(error))
+    return Refused(503, "Nothing was done", "The folder of the console can't be written to: see its log.")
+
+
 async def _fields(request: Request) -> dict[str, str]:
     body = await _body(request)
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise Refused(415, "That is no form", "Send application/x-www-form-urlencoded.")
     try:
-        form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1000, errors="strict"))
+        sent = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1000, errors="strict")
+        form = {
+            name: value.replace("\r\n", "\n") for name, value in sent
+        }  # browsers end lines by both (HTML 4.10.22.4)
         if any("\0" in each for each in form.values()):
             raise ValueError
     except ValueError:

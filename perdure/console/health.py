@@ -23,7 +23,7 @@ class _Reading(Service):
     async def once(self) -> bool:
         """See base class."""
         async with self._sources.reading() as connection:
-            await connection.fetchval("select 1")
+            await connection.fetchval("select exists (select from perdure.entity)")
         return False
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from perdure.console.guarding import Refused, browser, checked_form, keep, log, refused, who
+from perdure.console.guarding import Refused, browser, checked_form, folder_unusable, keep, log, refused, who
 from perdure.console.security import way_back
 from perdure.logs import log_event
 
@@ -60,13 +60,17 @@ async def _signed_in(console: Console, request: Request, visitor: str) -> Respon
     """Only tokens that are wrong count: where all come through one proxy, nobody keeps the others out."""
     began, address = time.time(), request.client.host if request.client else ""
     form = await checked_form(console, request, None, once=False)  # its token counts once
-    person = console.folder.take_token(form.get("token", "").strip()) if console.identity.takes_tokens else None
-    if person is None:
-        return _not_signed_in(console, request, visitor, address, form.get("to", ""))
+    token = form.get("token", "").strip() if console.identity.takes_tokens else ""
+    try:
+        with console.folder.taking_token(token) as person:
+            if person is None:
+                return _not_signed_in(console, request, visitor, address, form.get("to", ""))
+            response = RedirectResponse(console.link(request, way_back(form.get("to", ""))), 303)
+            path = console.link(request, "/")
+            console.sessions.begin(response, person, path=path, secure=console.is_secure(request), began=began)
+    except OSError as error:
+        raise folder_unusable(error) from None
     log_event(log, "signed in", by=person.name, peer=address)
-    response = RedirectResponse(console.link(request, way_back(form.get("to", ""))), 303)
-    path = console.link(request, "/")
-    console.sessions.begin(response, person, path=path, secure=console.is_secure(request), began=began)
     return response
 
 

@@ -11,6 +11,7 @@ import pytest
 from perdure.console.health import healthy
 from perdure.console.sources import Sources
 from perdure.servers.ports import free_port
+from tests.command import perdure
 from tests.deadline import until
 from tests.world import World
 
@@ -23,6 +24,28 @@ def status(port: int, question: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+async def test_it_is_not_ready_while_its_role_may_not_read_what_pages_show(world: World) -> None:
+    role = f"desk_{world.scope}"
+    await world.db.execute(f'create role "{role}" login')
+    try:
+        assert (await perdure(world, "grant", role, "--as", "console")).exit_code == 0
+        port, url = free_port(), world.dsn.replace("postgres@", f"{role}@")
+        config = world.config.model_copy(update={"health": f"127.0.0.1:{port}", "database_url": url})
+        sources = Sources(config, None)
+
+        async def answers(code: int) -> bool:
+            return (await asyncio.to_thread(status, port, "ready"))[0] == code
+
+        async with healthy(config, sources) as health:
+            health.runs()
+            await until(lambda: answers(200), "it is ready")
+            await world.db.execute(f'drop owned by "{role}" cascade')
+            await until(lambda: answers(503), "it is not ready any more")
+        await sources.close()
+    finally:
+        await world.db.execute(f'drop owned by "{role}" cascade; drop role "{role}"')
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -229,3 +229,21 @@ async def test_an_act_on_many_is_stopped(world: World) -> None:
 def links(page: str) -> list[str]:
     """Where the links of a page lead."""
     return [each.replace("&amp;", "&") for each in re.findall(r'<a [^>]*href="([^"]+)"', page)]
+
+
+async def test_a_group_whose_reason_has_two_lines_is_acted_on_as_a_browser_sends_it(world: World) -> None:
+    """A browser ends each line of a form's value by CR LF (HTML, 4.10.22.4)."""
+    await world.db.execute("select perdure.start('ring', 'a', '{}'), perdure.start('ring', 'b', '{}')")
+    await world.db.execute("update perdure.entity set state = 'failed', attention = E'refused: no\nfunds'")
+    async with open_console(world, app=app) as site:
+        ann = site.browser("ann", "bulk")
+        group = next(each for each in links(await ann.get("/inbox")) if each.startswith("/inbox/attention"))
+        act = next(each for each in links(await ann.get(group)) if each.startswith("/act/cancel"))
+        fields = {name: value.replace("\n", "\r\n") for name, value in (await ann.form(act, "/act/cancel")).items()}
+        assert any("\r\n" in each for each in fields.values())
+        sent = await ann.http.post("/act/cancel", data={**fields, "note": NOTE}, follow_redirects=True)
+
+        async def both() -> bool:
+            return "2 requested to end" in readable(await ann.get(sent.url.path))
+
+        await until(both, "both are requested to end")

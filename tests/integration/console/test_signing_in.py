@@ -40,6 +40,14 @@ async def test_a_token_signs_one_browser_in_once_until_it_signs_out(world: World
         assert (await thief.http.get("/")).status_code == 303, "a copy of the cookie ends with the session"
         thief.http.cookies.set(COOKIE, copy[:-4] + "AAAA")
         assert (await thief.http.get("/")).status_code == 303
+    async with open_console(world, Tokens()) as site:
+        token = site.console.folder.add_token(Person("ann", Person.granted("look")), 600)
+        (site.console.folder.path / "sessions").rename(world.folder / "kept")
+        ann = site.browser(None)
+        failed = await ann.send("/sign-in", "/sign-in", token=token)
+        assert (failed.status_code, "can't be written to" in readable(failed.text)) == (503, True)
+        (world.folder / "kept").rename(site.console.folder.path / "sessions")
+        assert (await ann.send("/sign-in", "/sign-in", token=token)).status_code == 200, "it is not used up"
     expired = await perdure(
         world, "console", "token", "bob", "--as", "look", "--for", "0s", PERDURE_CONSOLE_FOLDER=folder
     )

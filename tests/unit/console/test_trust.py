@@ -90,7 +90,8 @@ def test_forms_that_are_too_old_to_be_sent_leave_no_trace(tmp_path: Path) -> Non
 def test_a_token_that_is_used_while_its_person_is_revoked_begins_no_session(tmp_path: Path) -> None:
     folder, ann = Folder.opened(tmp_path / "console"), Person("ann", Person.granted("look"))
     token, began = folder.add_token(ann, 60), time.time()
-    assert folder.take_token(token) == ann
+    with folder.taking_token(token) as taken:
+        assert taken == ann
     folder.revoke("ann")
     folder.begin("session", ann, began, began + 60)
     assert not folder.lasts("session", "ann", began)
@@ -98,7 +99,8 @@ def test_a_token_that_is_used_while_its_person_is_revoked_begins_no_session(tmp_
     (folder.path / "tokens" / hashlib.sha256(later.encode()).hexdigest()).rename(folder.path / "kept")
     folder.revoke("ann")
     (folder.path / "kept").rename(folder.path / "tokens" / hashlib.sha256(later.encode()).hexdigest())
-    assert folder.take_token(later) is None
+    with folder.taking_token(later) as taken:
+        assert taken is None
 
 
 def test_what_ends_after_the_preview_is_not_chosen() -> None:
