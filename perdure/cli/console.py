@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,8 +47,10 @@ def console(
     if context.invoked_subcommand is not None:
         return
     sign_in.check(host)
-    if public_url is not None and not public_url.startswith(("https://", "http://")):
-        raise typer.BadParameter(f"{public_url!r} is no URL: write https://HOST", param_hint="--public-url")
+    if public_url is not None and not re.fullmatch(r"https?://[^/?#]+/?", public_url):  # links begin with /
+        raise typer.BadParameter(
+            f"{public_url!r} is no URL without a path: write https://HOST", param_hint="--public-url"
+        )
     stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)

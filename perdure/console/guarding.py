@@ -41,8 +41,8 @@ log: logging.Logger = logging.getLogger("perdure.console")
 
 TOKEN = "form_token"
 """The field of each form that holds its token."""
-LARGEST = 2**20
-"""Bytes of a form."""
+LARGEST = 2**22
+"""Bytes of a form: a list may have 20,000 keys."""
 SLOWEST = 30.0
 """Seconds in which a form must have come."""
 _TITLES: list[tuple[type[PerdureError], int, str]] = [

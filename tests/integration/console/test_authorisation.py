@@ -9,6 +9,8 @@ import pytest
 
 from perdure._text.shown import UNSEEN
 from perdure.console import Role
+from perdure.console.guarding import LARGEST
+from perdure.console.listed import MOST
 from perdure.console.pages import PAGES
 from tests.apps.talking import app
 from tests.integration.console.browsing import Browser, open_console, readable
@@ -131,8 +133,12 @@ async def test_a_form_counts_once_for_one_person_and_from_our_own_pages_alone(wo
             assert "Nothing was done" in readable(answer.text)
         typed = await ann.http.post("/act/cancel", json={**fields, **anns})
         assert typed.status_code == 415
-        large = await ann.http.post("/act/cancel", data={**fields, **anns, "note": "x" * 2**21})
+        large = await ann.http.post("/act/cancel", data={**fields, **anns, "note": "x" * LARGEST})
         assert large.status_code == 413
+        keys = "\n".join(f"{number:064}" for number in range(MOST))
+        assert (
+            await ann.http.post("/act/cancel", data={**fields, **await token(ann), "note": keys})
+        ).status_code == 400
         assert await untouched(world) == before
         own = {"Origin": site.url.rstrip("/"), "Sec-Fetch-Site": "same-origin"}
         assert (await ann.http.post("/act/cancel", data={**fields, **anns}, headers=own)).status_code == 303

@@ -138,8 +138,13 @@ def test_no_command_is_documented_that_is_not_there() -> None:
         ),
         (
             ["console", "--public-url", "ops"],
-            "perdure: Invalid value for --public-url: 'ops' is no URL: write "
+            "perdure: Invalid value for --public-url: 'ops' is no URL without a path: write "
             "https://HOST: see perdure console --help\n",
+        ),
+        (
+            ["console", "--public-url", "https://ops.example/perdure"],
+            "perdure: Invalid value for --public-url: 'https://ops.example/perdure' is no URL "
+            "without a path: write https://HOST: see perdure console --help\n",
         ),
         (
             ["show", "order", "\udcff"],
