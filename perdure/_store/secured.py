@@ -151,8 +151,8 @@ def named(url: str, name: str) -> str:
 
 def setting_of(url: str) -> str:
     """The name of the setting with this URL."""
-    column = "PERDURE_COLUMN_DATABASE_URL"
-    return column if os.environ.get(column) == url else "PERDURE_DATABASE_URL"
+    others = ("PERDURE_COLUMN_DATABASE_URL", "PERDURE_ERASURE_DATABASE_URL")
+    return next((name for name in others if os.environ.get(name) == url), "PERDURE_DATABASE_URL")
 
 
 def unusable(url: str, why: object) -> InvalidSetting:

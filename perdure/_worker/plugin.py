@@ -45,6 +45,7 @@ from perdure._services.polling import Polling
 from perdure._services.relay import relaying
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._services.services import Services
+from perdure._store.one_database import check_same_database
 from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
@@ -345,4 +346,6 @@ async def _check(pool: Pool, app: App, columns: Pool) -> None:
             if lifecycle.expects is not None:
                 await Expected(name, lifecycle.expects).check(connection)
         async with nullcontext(connection) if columns is pool else columns.acquire() as writer:
+            if writer is not connection:
+                await check_same_database(connection, writer, "PERDURE_COLUMN_DATABASE_URL")
             await prepare_columns(connection, writer, declared)

@@ -14,6 +14,7 @@ import typer
 from perdure._retention.erasure_plan import ErasurePlan, Rows
 from perdure._retention.forgetting import Eraser, Forgotten
 from perdure._services.ownership.exchange import Exchange
+from perdure._store.one_database import check_same_database
 from perdure._store.postgres import Database, answering
 from perdure._store.schema import Connection
 from perdure._store.sql import shared
@@ -54,6 +55,8 @@ async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
         async with opened(OWNER) as pool, _erasing() as apps:
             with answering():
                 async with pool.acquire() as connection:
+                    if config.erasure_database_url:
+                        await check_same_database(connection, apps, "PERDURE_ERASURE_DATABASE_URL")
                     temporal_client = await connect(PerdurePlugin(App([], []), config))
                     # Else it would be gone here, and stay in the Temporal that has it.
                     bound = await connection.fetchrow(shared("database"))

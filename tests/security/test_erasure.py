@@ -181,6 +181,29 @@ async def test_the_statements_of_the_app_run_with_the_rights_of_a_role_of_their_
         await world.db.execute(f"drop owned by {role}; drop role {role}")
 
 
+async def test_the_rows_of_another_database_are_not_erased(world: World, mark: str) -> None:
+    async with world.worker(app):
+        await world.db.execute("insert into visit (id, name) values (7, $1)", mark)
+        await world.client.start(Visit, "7", Booked(name=mark))
+        await world.is_in("visit", "7", "registered")
+        await world.client.cancel("visit", "7", by="ann", note="")
+        await world.ended("visit", "7")
+        await world.completed("visit", "7")
+    name = f"other_{secrets.token_hex(4)}"
+    await world.db.execute(f"create database {name}")
+    other = await asyncpg.connect(world.postgres.dsn(name))
+    try:
+        await other.execute(f"{TABLES}; insert into visit (id, name) values (7, 'another person')")
+        told = {"PERDURE_ERASURE_DATABASE_URL": world.postgres.dsn(name)}
+        status, said = await forget(world, "visit", "7", "--app", APP, **told)
+        assert (status, "PERDURE_ERASURE_DATABASE_URL leads to another database" in said) == (1, True), said
+        assert await other.fetchval("select name from visit") == "another person"
+        assert await world.db.fetchval("select count(*) from perdure.finished where id = '7'") == 1
+    finally:
+        await other.close()
+        await world.db.execute(f"drop database {name} with (force)")
+
+
 async def test_an_erasure_that_was_cut_off_is_finished_by_the_next_one(
     world: World, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

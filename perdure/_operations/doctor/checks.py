@@ -13,6 +13,7 @@ from perdure._operations.doctor.check import Check, Needs, Site, problem_of
 from perdure._operations.doctor.clocks import CLOCKS
 from perdure._operations.doctor.database_server import DATABASE_SERVER
 from perdure._operations.doctor.database_tls import DATABASE_TLS
+from perdure._operations.doctor.other_roles import OTHER_ROLES
 from perdure._operations.doctor.pooler import POOLER
 from perdure._operations.doctor.roles import ROLES
 from perdure._operations.doctor.schema import SCHEMA
@@ -31,6 +32,7 @@ CHECKS = [
     POOLER,
     SCHEMA,
     ROLES,
+    OTHER_ROLES,
     TEMPORAL_SERVER,
     TEMPORAL_TLS,
     CERTIFICATES,

@@ -119,6 +119,17 @@ async def test_a_role_without_rights_is_told_which_ones_and_who_grants_them(worl
     assert found.problem("schema")[1] == f"perdure grant {role} --as worker"
 
 
+@pytest.mark.usefixtures("durable")
+async def test_the_url_of_another_role_that_leads_elsewhere_is_named(world: World) -> None:
+    elsewhere = world.postgres.dsn("postgres")
+    found = await doctor(world, PERDURE_COLUMN_DATABASE_URL=world.dsn, PERDURE_ERASURE_DATABASE_URL=elsewhere)
+    assert found.status == 1
+    assert found.problem("database of other roles") == (
+        "PERDURE_ERASURE_DATABASE_URL leads to another database than PERDURE_DATABASE_URL",
+        "write the same server and database into both",
+    )
+
+
 async def test_without_servers_or_schema_the_rest_is_checked(
     world: World, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

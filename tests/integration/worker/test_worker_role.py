@@ -154,6 +154,14 @@ async def test_a_missing_right_is_named_with_the_command_that_grants_it(world: W
     assert await worker.stop() == 0
 
 
+async def test_columns_in_another_database_are_refused(world: World) -> None:
+    process = WorkerProcess(world, APP, {"PERDURE_COLUMN_DATABASE_URL": world.postgres.dsn("perdure_template")})
+    world.workers.append(process)
+    await process.launch()
+    assert await process.gone() == 1
+    assert "PERDURE_COLUMN_DATABASE_URL leads to another database than PERDURE_DATABASE_URL" in process.text()
+
+
 async def test_the_role_of_a_worker_can_add_records_and_change_none(world: World, role: str) -> None:
     await granted(world, role)
     await world.client.start(LookupBooking, "a", Booking())
