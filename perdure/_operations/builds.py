@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._services.queues import KINDS
 from perdure._wire.names import WAKE
-from perdure.errors import TemporalUnavailable
+from perdure.errors import PerdureError
 from perdure.settings import Settings
 
 MOST = 20
@@ -29,7 +29,7 @@ _SERVES = ("current", "ramping")
 _STATUS = "WORKER_DEPLOYMENT_VERSION_STATUS_"
 
 
-async def read_builds(client: Client | TemporalUnavailable, settings: Settings) -> list[dict[str, Any]]:
+async def read_builds(client: Client | PerdureError, settings: Settings) -> list[dict[str, Any]]:
     """The builds of the deployment that serves the task queue, the newest first; none where workers are unversioned, or
     where Temporal did not answer.
 
@@ -37,7 +37,7 @@ async def read_builds(client: Client | TemporalUnavailable, settings: Settings) 
     current nor ramping can be stopped when it has none: `must_stay` is false then. `why` gives the reason, `wake` is
     the command that lets those that only wait leave at once. `since` is when the build became what it is.
     """
-    if isinstance(client, TemporalUnavailable):
+    if isinstance(client, PerdureError):
         return []
     try:
         name = await _deployment(client, settings)

@@ -1,19 +1,27 @@
-"""A connection to Temporal for commands that only read: without it, they show the rest and report its absence."""
+"""A connection to Temporal for commands that only read: without it, they show the rest and report its absence. And
+whether it is the Temporal, and the scope, that the database works with."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
+import asyncpg
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from perdure._services.credentials import Renewal
+from perdure._services.ownership.exchange import CLAIM, Exchange
+from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect_renewed
 from perdure.app import App
-from perdure.errors import TemporalUnavailable
+from perdure.errors import NotThisDatabase, PerdureError, TemporalUnavailable
 from perdure.logs import long_wait
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.operations")
 
@@ -37,3 +45,41 @@ async def renewed_client(config: Settings, app: App | None = None) -> tuple[Clie
         return error
     except TimeoutError:
         return TemporalUnavailable(f"no Temporal server answered within {PATIENCE:g} s: set TEMPORAL_ADDRESS")
+
+
+async def read_binding(connection: Connection) -> asyncpg.Record:
+    """What the database works with, for `check_binding`.
+
+    Raises:
+        NotThisDatabase: a dump is being restored over it.
+    """
+    found = await connection.fetchrow(query("database_marks"))
+    if found is None:
+        raise NotThisDatabase(f"a dump is being restored over this database, so it has no mark: {CLAIM}")
+    return found
+
+
+async def check_binding(client: Client, config: Settings, binding: asyncpg.Record) -> None:
+    """Raise unless this Temporal and this scope are those that the database works with, or it has none yet.
+
+    Raises:
+        NotThisDatabase: they are another database's.
+        TemporalUnavailable: Temporal gave no answer.
+    """
+    try:
+        await Exchange(client, config).check_binding(binding)
+    except RPCError as error:
+        raise TemporalUnavailable(f"no answer from Temporal: {error}") from error
+
+
+async def bound(
+    client: Client | TemporalUnavailable, config: Settings, binding: asyncpg.Record
+) -> Client | PerdureError:
+    """The client; or why it shows nothing of this database."""
+    if isinstance(client, TemporalUnavailable):
+        return client
+    try:
+        await check_binding(client, config, binding)
+    except PerdureError as error:
+        return error
+    return client

@@ -14,7 +14,7 @@ from perdure._services.queues import Queue, queues, read_queue
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
 from perdure.app import App
-from perdure.errors import TemporalUnavailable
+from perdure.errors import PerdureError
 from perdure.settings import Settings
 
 query = queries(__name__)
@@ -59,18 +59,17 @@ async def read_flow(connection: Connection) -> dict[str, Any]:
     return dict(row)
 
 
-async def read_queues(
-    client: Client | TemporalUnavailable, app: App | None, settings: Settings
-) -> list[dict[str, Any]]:
-    """The backlog and the pollers of each task queue; `error` where Temporal did not answer."""
+async def read_queues(client: Client | PerdureError, app: App | None, settings: Settings) -> list[dict[str, Any]]:
+    """The backlog and the pollers of each task queue; `error` where Temporal did not answer, or is not this
+    database's."""
     found = []
     for name, kind in queues(app, settings):
         where = {"task_queue": name, "kind": kind}
         try:
-            if isinstance(client, TemporalUnavailable):
+            if isinstance(client, PerdureError):
                 raise client
             found.append(where | _shown(await read_queue(client, name, kind)))
-        except TemporalUnavailable as error:
+        except PerdureError as error:
             found.append({**where, "error": str(error)})
         except RPCError as error:
             if error.status is RPCStatusCode.UNIMPLEMENTED:

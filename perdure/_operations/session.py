@@ -7,27 +7,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from temporalio.service import RPCError
-
 from perdure._operations.acts import Acts
 from perdure._operations.again import Workflows
-from perdure._services.ownership.exchange import Exchange
+from perdure._operations.connecting import check_binding, read_binding
 from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import granted, permitting
-from perdure._store.sql import queries
 from perdure._wire.requests import OperatorRequest
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.client.client import Client
-from perdure.errors import NotPermitted, TemporalUnavailable
+from perdure.errors import NotPermitted
 from perdure.settings import Settings
-
-query = queries(__name__)
 
 _READING = bounds(lock="15s", statement="60s")
 _OPERATOR = granted(Kind.OPERATOR)
@@ -75,12 +70,8 @@ class Session:
             return Acts(self.client, self.pool, None, self.app, self.asked)
         connected = await connect(PerdurePlugin(self.app or App([], []), self.config))
         async with self.reading() as connection:
-            binding = await connection.fetchrow(query("database_marks"))
-        assert binding is not None
-        try:
-            await Exchange(connected, self.config).check_binding(binding)
-        except RPCError as error:
-            raise TemporalUnavailable(f"no answer from Temporal: {error}") from error
+            binding = await read_binding(connection)
+        await check_binding(connected, self.config, binding)
         client = Client(self.pool, connected, config=self.config, app=self.app, patience=self.patience)
         return Acts(client, self.pool, Workflows(connected, self.config.scope), self.app, self.asked)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from temporalio.client import WorkflowFailureError
 
+from perdure._operations.connecting import check_binding, read_binding
 from perdure._operations.durations import duration
 from perdure._reconcile.asking import reconcile
 from perdure._reconcile.reading import findings_left, last_reconciliation
@@ -72,6 +73,10 @@ def reconciliation_command(
 async def _make(asked: ReconciliationRequest, *, quiet: bool) -> Summary:
     config = settings()
     temporal_client = await connect(PerdurePlugin(App([], []), config))
+    async with reading() as connection:
+        binding = await read_binding(connection)
+    # Else the workers of another database would make it, of that one.
+    await check_binding(temporal_client, config, binding)
     shown = ""
 
     def report(what: str) -> None:

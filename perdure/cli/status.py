@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from perdure._operations.builds import read_builds
-from perdure._operations.connecting import temporal_client
+from perdure._operations.connecting import bound, read_binding, temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_overview, read_queues
 from perdure.app import App
@@ -32,7 +32,8 @@ def status(
 ) -> None:
     """Show how everything stands: what is open and who has its next step, what is in doubt, what waits, what was found.
 
-    Exit status 1 where Temporal did not answer: the rest is shown. With --app also the task queues of its effects.
+    Exit status 1 where Temporal did not answer, or the database works with another one or another scope: the rest is
+    shown. With --app also the task queues of its effects.
     Where workers are versioned, each build with its open lifecycles: an old build without any can be stopped.
     """
     declared = loaded(app)
@@ -52,8 +53,8 @@ async def _read(app: App | None) -> dict[str, Any]:
     asking = asyncio.create_task(temporal_client(config, app))
     try:
         async with reading() as connection:
-            seen = await read_overview(connection)
-        client = await asking
+            seen, binding = await read_overview(connection), await read_binding(connection)
+        client = await bound(await asking, config, binding)
         queues, builds = await asyncio.gather(read_queues(client, app, config), read_builds(client, config))
         return {**seen, "task_queues": queues, "builds": builds}
     finally:

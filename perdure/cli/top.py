@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from perdure._operations.connecting import temporal_client
+from perdure._operations.connecting import bound, read_binding, temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_flow, read_overview, read_queues
 from perdure._operations.selection import Row, Selection, oldest
@@ -89,8 +89,10 @@ async def _read(app: App | None) -> Reading:
         async with reading() as connection:
             overview = await read_overview(connection)
             flow = await read_flow(connection)
+            binding = await read_binding(connection)
             persons = await oldest(connection, Selection(attention=True, limit=_MOST))
-        return Reading(overview, flow, persons, await read_queues(await asking, app, config))
+        client = await bound(await asking, config, binding)
+        return Reading(overview, flow, persons, await read_queues(client, app, config))
     finally:
         asking.cancel()
 

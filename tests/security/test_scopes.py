@@ -80,15 +80,9 @@ async def test_a_worker_with_the_scope_of_another_database_does_not_start(world:
     await spawn(world)
     await spawn(other)
     line = await refused(world, PERDURE_SCOPE=other.scope)
-    assert (
-        f"this database works with PERDURE_SCOPE={world.scope!r}, this worker with PERDURE_SCOPE={other.scope!r}"
-        in line
-    )
+    assert f"this database works with PERDURE_SCOPE={world.scope!r}, and here is PERDURE_SCOPE={other.scope!r}" in line
     line = await refused(other, PERDURE_DATABASE_URL=world.dsn)
-    assert (
-        f"this database works with PERDURE_SCOPE={world.scope!r}, this worker with PERDURE_SCOPE={other.scope!r}"
-        in line
-    )
+    assert f"this database works with PERDURE_SCOPE={world.scope!r}, and here is PERDURE_SCOPE={other.scope!r}" in line
 
 
 async def test_a_new_database_with_a_scope_that_is_taken_does_not_start(world: World, other: World) -> None:

@@ -89,7 +89,7 @@ class Exchange:
             return
         if row["scope"] != self.scope:
             raise NotThisDatabase(
-                f"this database works with {scope_setting(row['scope'])}, this worker with "
+                f"this database works with {scope_setting(row['scope'])}, and here is "
                 f"{scope_setting(self.scope)}: set it right; or if this is a copy, {CLAIM}"
             )
         if known := await self._other_namespace(row):

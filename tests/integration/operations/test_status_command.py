@@ -86,6 +86,16 @@ async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_
     assert end.stdout.count("no answer") == 2
 
 
+async def test_the_task_queues_of_another_scope_are_not_shown(world: World) -> None:
+    await world.db.execute("select perdure.start('a', 'a', '{}')")
+    await world.db.execute("update perdure.database set mark = 'm', scope = 'clinic', namespace = 'default'")
+    end = await perdure(world, "status")
+    assert (end.exit_code, end.stderr.count("\n")) == (1, 1)
+    assert "this database works with PERDURE_SCOPE='clinic', and here is PERDURE_SCOPE=" in end.stderr
+    assert "a          starting  1" in end.stdout
+    assert end.stdout.count("no answer") == 2
+
+
 async def test_status_reports_doubts_finished_entities_and_findings(world: World) -> None:
     assert "no reconciliation has run yet" in await status(world)
     await world.db.execute(

@@ -170,6 +170,17 @@ async def test_a_part_that_fails_for_good_keeps_no_other_from_its_work_and_all_o
         assert 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 3700
 
 
+@pytest.mark.usefixtures("reconciliation")
+async def test_workers_of_another_database_are_not_asked_for_one(world: World) -> None:
+    await world.db.execute("update perdure.database set mark = 'm', scope = 'clinic', namespace = 'default'")
+    end = await perdure(world, "reconcile", "--now", "--by", "ann")
+    assert (end.exit_code, end.stdout) == (1, "")
+    why = f"this database works with PERDURE_SCOPE='clinic', and here is PERDURE_SCOPE={world.scope!r}"
+    assert why in str(end.exception)
+    with pytest.raises(RPCError, match="not found"):
+        await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).describe()
+
+
 async def test_a_database_that_may_be_a_copy_is_not_cleaned_up(world: World, reconciliation: Reconciling) -> None:
     await begun(world, "staying/gone")
     await deleted(world, "staying", "gone")

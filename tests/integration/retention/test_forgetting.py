@@ -245,7 +245,7 @@ async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: Wo
     assert "there is no order/nobody" in str(end.exception)
     await world.db.execute("update perdure.database set mark = 'x', scope = ''")
     end = await forget(world, "order", "nobody")
-    assert "this database works with no PERDURE_SCOPE, this worker with PERDURE_SCOPE=" in str(end.exception)
+    assert "this database works with no PERDURE_SCOPE, and here is PERDURE_SCOPE=" in str(end.exception)
     assert await world.db.fetchval("select count(*) from perdure.transition") == 2
 
 
