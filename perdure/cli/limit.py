@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from temporalio.client import Client
 
 from perdure._operations.connecting import temporal_client
 from perdure._operations.durations import shown
-from perdure._operations.limits import read_limit, set_limit
+from perdure._operations.limits import check_rate, read_limit, set_limit, why_not_compared
+from perdure._text.shown import one_line
 from perdure._wire.requests import OperatorRequest
 from perdure.app import App
 from perdure.cli.app_option import AppOption, required
 from perdure.cli.cli import ACT, cli
-from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
+from perdure.cli.database import reading
+from perdure.cli.printing import complain, moment, print_json, print_line, print_note, print_table, refuse
 from perdure.cli.who import By, Note, request
-from perdure.contracts.limits import RateLimit
 from perdure.contracts.states import suggestion
 from perdure.errors import TemporalUnavailable
 from perdure.settings import settings
-
-_LOOKS = 20
 
 
 @cli.command(
@@ -43,10 +40,13 @@ def limit(
 ) -> None:
     """Show the rates of limits; with a number, change one for all workers, at once and until it is changed again.
 
-    Temporal keeps the number: it outlives workers and deploys. Exit status 1 if Temporal gave no answer.
+    Temporal keeps the number: it outlives workers and deploys. Exit status 1 if Temporal gave no answer, or
+    does not keep to the number because its own bound is lower.
     """
-    if per_second is not None and (as_declared or not (math.isfinite(per_second) and per_second >= 0)):
-        refuse("give a number, zero or more, or --as-declared", 2)
+    if per_second is not None and as_declared:
+        refuse("give a number, or --as-declared", 2)
+    if per_second is not None:
+        check_rate(per_second)
     if name is None and as_declared:
         refuse("--as-declared is of one limit: give its name", 2)
     asked = request(by, note) if per_second is not None or as_declared else None
@@ -56,6 +56,8 @@ def limit(
             print_json(row)
     else:
         _print(rows)
+    if asked is not None and not _report(rows[0]):
+        raise typer.Exit(1)
 
 
 async def _do(
@@ -67,21 +69,25 @@ async def _do(
     client = await temporal_client(config, app)
     if isinstance(client, TemporalUnavailable):
         raise client
+    if "database_url" in config.model_fields_set and (why := await why_not_compared(reading(), client, config)):
+        print_note(f"whether this scope is the database's own is not known: {one_line(why)}")
+    if asked is not None and name is not None:
+        return [await set_limit(client, app.limits[name], config.queue, per_second, asked)]
     chosen = [each for each in app.limits.values() if name in (None, each.name)]
-    if asked is not None:
-        for each in chosen:
-            await set_limit(client, each, config.queue, per_second, asked)
-            await _in_force(client, each, config.queue, per_second)
     return [await read_limit(client, each, config.queue) for each in chosen]
 
 
-async def _in_force(client: Client, limit: RateLimit, lifecycles: str, per_second: float | None) -> None:
-    """Wait a moment until the server reports the new rate: each partition of a task queue receives it separately."""
-    for _ in range(_LOOKS):
-        row = await read_limit(client, limit, lifecycles)
-        if (row["set_by"] is None) if per_second is None else (row["per_second"] == per_second):
-            return
-        await asyncio.sleep(0.1)
+def _report(row: Mapping[str, Any]) -> bool:
+    """Whether what was set is in force."""
+    if not row["pollers"]:
+        print_note(f"no worker has polled the task queue {row['task_queue']} in the last five minutes")
+    if row["set_to"] in (None, row["per_second"]):
+        return True
+    complain(
+        f"{row['set_to']:.7g} a second is not in force, {row['per_second']:.7g} is: Temporal allows no more for a task "
+        "queue (`admin.matchingNamespaceTaskqueueToPartitionDispatchRate` in its dynamic configuration)"
+    )
+    return False
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -92,7 +98,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         ("limit", "a second", "declared", "backlog", "oldest waits", "handed out a second", "workers", "set by"),
         [
             (
-                *(row["limit"], f"{row['per_second']:g}", f"{row['declared']:g}", row["backlog"]),
+                *(row["limit"], f"{row['per_second']:.7g}", f"{row['declared']:.7g}", row["backlog"]),
                 *(shown(row["backlog_seconds"]), row["handed_out_per_second"], len(row["pollers"]), _who(row)),
             )
             for row in rows

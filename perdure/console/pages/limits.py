@@ -3,7 +3,6 @@ whole fleet; and what each tenant has open."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from starlette.responses import Response
 from temporalio.client import Client
 
 from perdure._operations.fleet import read_tenants
-from perdure._operations.limits import read_limit, set_limit
+from perdure._operations.limits import check_rate, read_limit, set_limit, why_not_compared
 from perdure._wire.requests import OperatorRequest
 from perdure.console.guarding import log
 from perdure.console.page import Page, View
@@ -68,11 +67,15 @@ async def change(view: View) -> Response:
         raise InvalidSetting(f"the note has more than {LONGEST_NOTE:,} characters")
     if isinstance(client, TemporalUnavailable):
         raise client
+    if why := await why_not_compared(view.sources.reading(), client, view.config):
+        log_event(log, "whether this scope is the database's own is not known", limit=limit.name, error=why)
     before, _ = await _limits(view, client, limit)
-    await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
+    row = await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
     view.sources.outdate()
     log_event(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
-    words = "as declared" if rate is None else f"{rate:g} a second"
+    words = "as declared" if rate is None else f"{row['per_second']:.7g} a second"
+    if row["set_to"] not in (None, row["per_second"]):
+        words += f" (Temporal allows no more, and not {row['set_to']:.7g})"
     notice = view.signed_notice(f"{limit.name}: {words}, for all workers")
     return view.redirect("/limits", notice=notice, changed=limit.name, was=_was(before))
 
@@ -94,7 +97,7 @@ def _was(before: Sequence[dict[str, Any]]) -> str:
     """What was in force, as the form that undoes a change has it."""
     if not before:
         return ""
-    return "code" if before[0]["set_by"] is None else f"{before[0]['per_second']:g}"
+    return "code" if before[0]["set_by"] is None else f"{before[0]['set_to']:.7g}"
 
 
 def _limit(view: View) -> RateLimit:
@@ -111,10 +114,8 @@ def _rate(form: Any) -> float | None:
     try:
         rate = float(form.get("per_second", ""))
     except ValueError:
-        rate = math.nan
-    if not (math.isfinite(rate) and 0 <= rate <= 1e6):
-        raise InvalidSetting(f"{form.get('per_second')!r} is no rate: write a number a second, zero or more")
-    return rate
+        raise InvalidSetting(f"{form.get('per_second')!r} is no rate: write a number a second, zero or more") from None
+    return check_rate(rate)
 
 
 PAGES = [

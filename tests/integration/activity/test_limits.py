@@ -16,12 +16,13 @@ from temporalio.service import RPCError
 
 from perdure._services.queues import queues
 from perdure.contracts import EffectStatus
+from perdure.errors import InvalidSetting
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.acceptance.bookings import time_enough
 from tests.apps.contracts import Booking
 from tests.apps.limited import ACCOUNT, app
-from tests.command import perdure
+from tests.command import nobody, perdure
 from tests.world import World
 
 APP = ("--app", "tests.apps.limited:app")
@@ -72,6 +73,41 @@ async def test_an_operator_stops_slows_and_frees_a_limit_while_workers_run(limit
         assert (freed["per_second"], freed["set_by"]) == (10, None)
         assert await limited.ended("limited", "a") == "done"
     assert "the code" in (await perdure(limited, "limit", *APP)).stdout
+
+
+async def test_a_rate_is_shown_with_the_digits_in_which_it_was_set(limited: World) -> None:
+    for rate in (0.1, 1e-6, 123.4567, 0.0):
+        row = await shown(limited, "account", str(rate), "--by", "ann")
+        assert (row["per_second"], row["set_to"], row["set_by"]) == (rate, rate, "ann")
+    for refused in ("1e-50", "1e39", "nan", "16777217"):
+        end = await perdure(limited, "limit", "account", refused, "--by", "ann", *APP)
+        assert isinstance(end.exception, InvalidSetting), refused
+    assert (await shown(limited))["per_second"] == 0
+
+
+async def test_a_rate_to_which_temporal_does_not_keep_is_reported(limited: World) -> None:
+    end = await perdure(limited, "limit", "account", "200000", "--by", "ann", *APP)
+    assert end.exit_code == 1
+    assert "perdure: 200000 a second is not in force, 1000 is: Temporal allows no more for a task queue" in end.stderr
+    row = await shown(limited)
+    assert (row["per_second"], row["set_to"], row["set_by"]) == (1000, 200000, "ann")
+    async with limited.worker(app):
+        freed = await shown(limited, "account", "--as-declared", "--by", "ann")
+    assert (freed["per_second"], freed["set_to"], freed["set_by"]) == (10, None, None)
+
+
+async def test_no_rate_is_changed_for_a_scope_that_is_not_the_databases_own(limited: World) -> None:
+    await limited.db.execute("update perdure.database set mark = 'm', scope = $1, namespace = 'default'", limited.scope)
+    end = await perdure(limited, "limit", "account", "0", "--by", "ann", *APP, PERDURE_SCOPE="shop")
+    assert "and here is PERDURE_SCOPE='shop'" in str(end.exception)
+    assert (await shown(limited))["set_by"] is None
+    # To stop the effects, nobody has to wait for PostgreSQL.
+    nowhere = f"postgresql://{nobody()}/shop"
+    end = await perdure(limited, "limit", "account", "0", "--by", "ann", *APP, PERDURE_DATABASE_URL=nowhere)
+    assert end.exit_code == 0, end.output
+    assert "whether this scope is the database's own is not known: no PostgreSQL answers at" in end.stderr
+    assert f"no worker has polled the task queue perdure:{limited.scope}.account" in end.stderr
+    assert (await shown(limited))["per_second"] == 0
 
 
 async def test_an_attempt_that_expires_in_the_queue_is_never_called(limited: World) -> None:
