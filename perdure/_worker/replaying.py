@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from temporalio.worker import Replayer
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
+from perdure.contracts.scopes import workflow_prefix
 from perdure.errors import InvalidHistory, InvalidSetting, UnusableFile
 from perdure.settings import Settings
 
+_OPEN = "ExecutionStatus = 'Running' and TaskQueue = '{queue}'"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
 
 
@@ -44,10 +47,10 @@ class Difference:
 
 @dataclass(slots=True)
 class Replayed:
-    """The result: replayed runs, runs of workflows that the app does not have, and the differences."""
+    """The result: replayed runs, runs of workflows that the app does not have, by type, and the differences."""
 
     runs: int = 0
-    foreign: int = 0
+    foreign: Counter[str] = field(default_factory=Counter)
     differences: int = 0
 
 
@@ -75,7 +78,7 @@ async def replay(
             break
         run_id, lifecycle = _begin(history)
         if lifecycle not in app.lifecycles:
-            seen.foreign += 1
+            seen.foreign[lifecycle] += 1
             continue
         result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
         seen.runs += 1
@@ -107,11 +110,9 @@ async def from_files(paths: Sequence[Path]) -> AsyncIterator[WorkflowHistory]:
         yield history
 
 
-async def from_server(
-    app: App, config: Settings, query: str | None = None, limit: int | None = None
-) -> AsyncIterator[WorkflowHistory]:
-    """Histories from the server that `TEMPORAL_*` names: of the runs that `query` finds, or else of the app's open
-    ones, at most `limit`.
+async def from_server(app: App, config: Settings, query: str | None = None) -> AsyncIterator[WorkflowHistory]:
+    """Histories from the server that `TEMPORAL_*` names: of the runs that `query` finds, or else of all lifecycles that
+    are open on the task queue, also of those that the app does not have.
 
     Raises:
         TemporalUnavailable: no server answers.
@@ -119,8 +120,9 @@ async def from_server(
     """
     client = await connect(PerdurePlugin(app, config))
     try:
-        async for run in client.list_workflows(query or _open(app, config), limit=limit):
-            yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+        async for run in client.list_workflows(query or _OPEN.format(queue=config.queue)):
+            if query or run.id.startswith(workflow_prefix(run.workflow_type, config.scope)):
+                yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
     except RPCError as error:
         if error.status is not RPCStatusCode.INVALID_ARGUMENT:
             raise
@@ -143,11 +145,6 @@ async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> Asyn
         except OSError as error:
             raise UnusableFile(f"{file} can't be written: {error.strerror}") from None
         yield history
-
-
-def _open(app: App, config: Settings) -> str:
-    names = ", ".join(f"'{name}'" for name in app.lifecycles)
-    return f"ExecutionStatus = 'Running' and WorkflowType in ({names}) and TaskQueue = '{config.queue}'"
 
 
 def _begin(history: WorkflowHistory) -> tuple[str, str]:

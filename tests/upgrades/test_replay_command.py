@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perdure.cli import cli
+from tests.apps.bodies import app as bodies
 from tests.deadline import in_time
 from tests.replay.record import RELEASES, release
 from tests.upgrades import effects
@@ -71,6 +72,29 @@ async def test_an_edit_that_open_lifecycles_can_not_follow_is_named_and_one_that
     good = await _replay("tests.upgrades.apps:before", "--from", str(folder))
     assert (bad[0], bad[1][-1]) == (1, "1 runs replayed, 1 can't be followed, 0 of other workflows")
     assert good == (0, ["2 runs replayed, 0 can't be followed, 0 of other workflows"], "")
+
+
+async def test_open_runs_of_a_lifecycle_that_the_code_does_not_have_are_named(world: World) -> None:
+    entity = EditedEntity(world)
+    async with entity.worker(effects.Escalating):
+        await entity.start(entity_id="a")
+    async with world.worker(bodies) as client:
+        await world.client.start("counter", "a", {})
+        await world.asked("counter", "a")
+        await client.start_workflow("plain", id="counter-of-plain", task_queue=world.config.queue)
+    command = ("tests.apps.bodies:app",)
+
+    async def all_listed() -> tuple[int, list[str], str] | None:
+        replayed = await _replay_from_server(world, *command)
+        return replayed if "1 of other workflows" in replayed[1][-1] else None
+
+    status, lines, complained = await world.until(all_listed, "the server's list knows both")
+    assert (status, lines) == (1, ["1 runs replayed, 0 can't be followed, 1 of other workflows"])
+    assert complained == (
+        f"perdure: the App has no lifecycle '{PARCEL}', of which 1 are open: no worker could continue them\n"
+    )
+    by_query = await _replay_from_server(world, *command, "--query", f"TaskQueue = '{world.config.queue}'")
+    assert by_query == (0, ["1 runs replayed, 0 can't be followed, 2 of other workflows"], "")
 
 
 @pytest.mark.parametrize(
