@@ -18,13 +18,15 @@ from perdure._reconcile.recovery.recovery import recover
 from perdure._reconcile.recovery.temporal import rebind, why_lost
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database
-from perdure._store.sql import shared
+from perdure._store.sql import queries
 from perdure._worker.namespace import make_namespace
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.errors import NotNow, NotThisDatabase
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 PREFIX = "dev-"
 """Of the namespaces of development: a database that works with another one is none of development."""
@@ -33,7 +35,7 @@ _BY = "perdure dev"
 
 
 async def namespace_of(config: Settings) -> str:
-    """The namespace that this database works with, or a new one.
+    """The namespace that this database works with, or a new one. The schema of a database of development is migrated.
 
     Raises:
         DatabaseUnavailable, InvalidSetting: it can't be reached, or its URL can't be read.
@@ -43,17 +45,22 @@ async def namespace_of(config: Settings) -> str:
     await reachable.open()
     await reachable.close()
     async with database.open_pool(config, _BY, command_timeout=60) as pool, pool.acquire() as connection:
+        namespace = await _known(connection)
+        if not namespace.startswith(PREFIX):
+            raise NotThisDatabase(
+                f"this database works with the namespace {namespace!r} of Temporal, so it is not "
+                "one of development: name another database by PERDURE_DATABASE_URL, or unset it"
+            )
         await database.migrate(connection)
-        row = await connection.fetchrow(shared("database"))
-    assert row is not None
-    if row["mark"] is None:
-        return PREFIX + secrets.token_hex(4)
-    if not row["namespace"].startswith(PREFIX):
-        raise NotThisDatabase(
-            f"this database works with the namespace {row['namespace']!r} of Temporal, so it is not "
-            "one of development: name another database by PERDURE_DATABASE_URL, or unset it"
-        )
-    return str(row["namespace"])
+    return namespace
+
+
+async def _known(connection: database.Connection) -> str:
+    """The namespace on record, whatever release made the schema; a new name if there is none."""
+    known = None
+    if await connection.fetchval("select to_regclass('perdure.database')") is not None:
+        known = await connection.fetchval(query("known_namespace"))
+    return PREFIX + secrets.token_hex(4) if known is None else str(known)
 
 
 async def register(address: str, namespace: str) -> None:

@@ -14,6 +14,8 @@ import asyncpg
 import pytest
 
 from infra.browsing import Browser
+from perdure._dev.binding import namespace_of
+from perdure.errors import NotThisDatabase
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -231,6 +233,15 @@ async def test_a_database_that_works_with_a_namespace_of_no_development_is_refus
     async with developing(shop, environment=world.environment()) as dev:
         assert await dev.ended() == 1
     assert "this database works with the namespace 'default' of Temporal, so it is not one of development" in dev.text
+
+
+async def test_a_database_that_is_refused_is_not_migrated(world: World) -> None:
+    older = "update perdure.applied_function set sha256 = 'older', release = '0.0.1' where name like 'status%'"
+    await world.db.execute(f"update perdure.database set mark = 'm', namespace = 'production'; {older}")
+    before = await world.db.fetch("select * from perdure.applied_function order by name")
+    with pytest.raises(NotThisDatabase, match="the namespace 'production'"):
+        await namespace_of(world.config)
+    assert await world.db.fetch("select * from perdure.applied_function order by name") == before
 
 
 @pytest.mark.parametrize(
