@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 
 from perdure._dev.folder import Folder
+from perdure._store.secured import unusable
 from perdure.errors import InvalidSetting
 from perdure.servers.healing import healed
 from perdure.servers.postgres import PostgresServer
@@ -22,6 +25,9 @@ _NAME = "app"
 """Of the database, and of the role that owns it: not a superuser, as in production."""
 OF_SERVERS = ("postgres", "temporal", "web_ui")
 """What has a port."""
+_DATABASES = ("PERDURE_DATABASE_URL", "PERDURE_COLUMN_DATABASE_URL", "PERDURE_ERASURE_DATABASE_URL")
+_OF_CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+"""Files that Docker and Podman make."""
 Report = Callable[[str], None]
 
 
@@ -54,7 +60,7 @@ def running(folder: Folder, ports: Mapping[str, int]) -> Iterator[Servers]:
         RuntimeError, OSError: a server could not be started; the message has the reason.
     """
     database_url, temporal = os.environ.get("PERDURE_DATABASE_URL"), os.environ.get("TEMPORAL_ADDRESS")
-    check_local(database_url, temporal)
+    check_local(os.environ)
     with ExitStack() as stack:
         ours = None
         if database_url is None:
@@ -88,33 +94,62 @@ async def make_database(servers: Servers) -> None:
         await connection.close()
 
 
-def check_local(database_url: str | None, temporal: str | None) -> None:
+def check_local(environment: Mapping[str, str]) -> None:
     """Refuse servers of another machine: `perdure dev` migrates the database, and recovers what is open in it.
 
+    Args:
+        environment: its variables that name servers.
+
     Raises:
-        InvalidSetting: one is named.
+        InvalidSetting: one is on another machine, or that is not known.
     """
-    for name, shown, host in (
-        ("PERDURE_DATABASE_URL", without_passwords(database_url or ""), _host(database_url)),
-        ("TEMPORAL_ADDRESS", temporal, (temporal or "").rpartition(":")[0]),
-    ):
-        if host and not _is_local(host):
+    for name in (*_DATABASES, "TEMPORAL_ADDRESS"):
+        if not (value := environment.get(name)):
+            continue
+        of_database = name in _DATABASES
+        hosts = _hosts(value, environment.get("PGHOST", "")) if of_database else [_host(value)]
+        if not all(map(_is_local, hosts)):
+            shown = without_passwords(value) if of_database else value
+            by = f" with PGHOST={environment['PGHOST']}" if of_database and environment.get("PGHOST") in hosts else ""
             raise InvalidSetting(
-                f"{name}={shown}: `perdure dev` uses servers on this machine only: unset {name}, and it starts one"
+                f"{name}={shown}{by}: `perdure dev` uses servers on this machine only: unset {name}, and it starts one"
             )
 
 
-def _host(url: str | None) -> str:
-    """The host of a URL; '' for a socket of this machine."""
-    if url is None:
-        return ""
-    parts = urlsplit(url)
-    return parts.hostname or next(iter(parse_qs(parts.query).get("host", [""])), "")
+def _hosts(url: str, default: str) -> list[str]:
+    """The hosts by which asyncpg connects; '' for a socket of this machine.
+
+    Raises:
+        InvalidSetting: the URL can't be read.
+    """
+    try:
+        parts = urlsplit(url)
+        given = parse_qs(parts.query)
+    except ValueError as error:
+        raise unusable(url, error) from None
+    if "service" in given:
+        raise unusable(url, "a service may be on another machine: write its host")
+    places = unquote(parts.netloc.rpartition("@")[2]), *given.get("host", [])
+    hosts = [_host(each) for place in places for each in place.split(",")]
+    return [each for each in hosts if each] or default.split(",")
+
+
+def _host(place: str) -> str:
+    """The host of `host:port`, `[address]:port` or one without a port."""
+    if place.startswith("/"):
+        return place
+    if place.startswith("["):
+        return place[1:].partition("]")[0]
+    return place.rpartition(":")[0] if ":" in place else place
 
 
 def _is_local(host: str) -> bool:
-    """Whether it is this machine, or a container beside this one, whose name has no dot."""
+    """Whether it is a socket or an address of this machine; in a container, also another one, whose name has no dot."""
+    if not host or host.startswith("/"):
+        return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.startswith("/") or "." not in host
+        found = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
+    except (OSError, ValueError):
+        return False
+    beside = "." not in host and ":" not in host and any(file.exists() for file in _OF_CONTAINERS)
+    return beside or all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
