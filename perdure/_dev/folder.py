@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,9 +57,8 @@ class Folder:
     def ports(self, *names: str) -> dict[str, int]:
         """A port on 127.0.0.1 for each name: the one of the last time where it is free."""
         file = self.path / "ports.json"
-        before: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
-        ports = {name: _port(before.get(name)) for name in names}
-        file.write_text(json.dumps(ports))
+        ports = {name: _port(before) for name, before in zip(names, _numbers(file, names), strict=True)}
+        _write(file, json.dumps(ports))
         return ports
 
     def postgres(self) -> Path:
@@ -74,9 +73,26 @@ class Folder:
         return inside
 
     def write_environment(self, settings: Mapping[str, str]) -> None:
-        """Leave the settings for other terminals: `. .perdure/env`."""
-        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
-        self.environment.write_text("".join(lines))
+        """Leave the settings for other terminals of this user: `. .perdure/env`. The URL may have a password."""
+        _write(self.environment, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()))
+
+
+def _numbers(file: Path, names: Sequence[str]) -> list[int | None]:
+    """The numbers of these names; None of each where the file is missing, or was damaged by a crash of the machine."""
+    try:
+        found = json.loads(file.read_text())
+        return [None if (number := found.get(name)) is None else int(number) for name in names]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return [None] * len(names)
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all, and readable for the owner alone."""
+    new = file.with_name(f".{file.name}.new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.replace(file)
 
 
 def _port(before: int | None) -> int:

@@ -12,6 +12,9 @@ from perdure._dev.servers import Report
 from perdure.errors import InvalidSetting
 from perdure.servers.guard import GuardedProcess
 
+PATIENCE = 30.0
+"""Seconds that a command has to stop: an open page can hold up a web server for ever."""
+
 
 class Supervised:
     """A command that is started again when it was killed. One that ends by itself waits for the next `start`.
@@ -45,13 +48,13 @@ class Supervised:
         self._pid_file.write_text(f"{self._process.pid}\n")
 
     def stop(self) -> None:
-        """Stop it by SIGTERM, or by SIGKILL after 30 s."""
+        """Stop it by SIGTERM, or by SIGKILL after `PATIENCE`."""
         self._pid_file.unlink(missing_ok=True)
         process, self._process = self._process, None
         if process is None:
             return
         try:
-            process.stop()
+            process.stop(timeout=PATIENCE)
         except TimeoutError as error:
             self._report(str(error))
 
