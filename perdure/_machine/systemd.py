@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,8 +55,11 @@ WantedBy=multi-user.target
 
 _STATE = """\
 # The folder that --state names: make it for the user, before the first start.
-ReadWritePaths="{state}"
+ReadWritePaths={state}
 """
+
+_PLAIN = re.compile(r"[\w@%$+=:,./-]+")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def unit(
@@ -80,6 +83,24 @@ def unit(
         grace: seconds that workers have to stop.
         stop: seconds that all have to stop.
     """
-    command = shlex.join([sys.executable, "-m", "perdure.cli", "up", app, *arguments]).replace("%", "%%")
-    writable = "" if state is None else _STATE.format(state=str(state).replace("%", "%%"))
-    return _UNIT.format(app=app, command=command, folder=folder, state=writable, user=user, grace=grace, stop=stop)
+    words = [sys.executable, "-m", "perdure.cli", "up", app, *arguments]
+    # Of the first word, the program, systemd expands no variables.
+    command = " ".join([_word(words[0]), *(_word(each).replace("$", "$$") for each in words[1:])])
+    writable = "" if state is None else _STATE.format(state=_word(str(state)))
+    return _UNIT.format(
+        app=app, command=command, folder=_literal(str(folder)), state=writable, user=user, grace=grace, stop=stop
+    )
+
+
+def _word(text: str) -> str:
+    """One word of a setting that has several. Quotation marks stand around a whole word, and a backslash in it escapes:
+    systemd.syntax(7), "Quoting". A shell has other rules."""
+    if _PLAIN.fullmatch(text):
+        return _literal(text)
+    escaped = "".join(_ESCAPES.get(each, each) for each in text)
+    return f'"{_literal(escaped)}"'
+
+
+def _literal(text: str) -> str:
+    """Without specifiers: systemd.unit(5), "Specifiers"."""
+    return text.replace("%", "%%")

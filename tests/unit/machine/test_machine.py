@@ -155,10 +155,38 @@ def test_the_unit_of_systemd_can_be_read_and_quotes_the_command(tmp_path: Path) 
     parsed.read_string(text)
     service = parsed["Service"]
     assert service["Type"] == "notify"
-    assert service["ExecStart"] == f"{sys.executable} -m perdure.cli up shop.app:app --state '/a b/100%%'"
+    assert service["ExecStart"] == f'{sys.executable} -m perdure.cli up shop.app:app --state "/a b/100%%"'
     assert service["ReadWritePaths"] == '"/a b/100%%"'  # all else is read-only
     assert service["KillMode"] == "mixed"
     assert (service["TimeoutStopSec"], service["User"]) == ("100", "shop")
+
+
+@pytest.mark.parametrize(
+    ("argument", "written"),
+    [
+        ("/plain/é", "/plain/é"),
+        ("100%", "100%%"),
+        ("it's", '"it\'s"'),
+        ('a "b"', '"a \\"b\\""'),
+        ("a\\nb", '"a\\\\nb"'),
+        ("$HOME", "$$HOME"),
+        ("${HOME}", '"$${HOME}"'),
+        ("", '""'),
+        (";", '";"'),
+    ],
+)
+def test_the_unit_of_systemd_gives_the_command_its_arguments_as_they_are(
+    tmp_path: Path, argument: str, written: str
+) -> None:
+    text = unit("shop:app", ["--x", argument], folder=tmp_path, state=None, user="shop", grace=10, stop=100)
+    assert f"perdure.cli up shop:app --x {written}\n" in text
+
+
+def test_the_unit_of_systemd_names_folders_as_they_are() -> None:
+    folder, state = Path("/srv/a b%h$x"), Path("/a 'b\"c$d\\e")
+    text = unit("shop:app", [], folder=folder, state=state, user="shop", grace=10, stop=100)
+    assert "\nWorkingDirectory=/srv/a b%%h$x\n" in text
+    assert '\nReadWritePaths="/a \'b\\"c$d\\\\e"\n' in text
 
 
 def test_a_folder_that_others_can_write_into_is_refused_and_a_line_can_not_name_another_process(tmp_path: Path) -> None:
