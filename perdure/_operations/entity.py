@@ -21,7 +21,7 @@ from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat
-from perdure.errors import NoSuchEntity, TemporalUnavailable
+from perdure.errors import NoSuchEntity, PerdureError
 
 query = queries(__name__)
 
@@ -106,11 +106,11 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
     )
 
 
-async def see(record: Record, client: Client | TemporalUnavailable, scope: str | None, app: App | None) -> Seen:
+async def see(record: Record, client: Client | PerdureError, scope: str | None, app: App | None) -> Seen:
     """How it stands: with Temporal's word for it, or the reason why there is none."""
     workflow_id = record.row["workflow_id"] or record.entity.workflow_id(scope)
     workflow, history, problem = None, History(), None
-    if isinstance(client, TemporalUnavailable):
+    if isinstance(client, PerdureError):
         problem = str(client)
     else:
         try:

@@ -18,7 +18,7 @@ from perdure._operations.temporal import look
 from perdure.app import App
 from perdure.console.sources import Sources
 from perdure.contracts.keys import Entity
-from perdure.errors import TemporalUnavailable
+from perdure.errors import PerdureError, TemporalUnavailable
 
 PATIENCE = 5.0
 """Seconds that Temporal has for one of them."""
@@ -68,7 +68,7 @@ def read_from(seen: Seen, doubt: Doubt, app: App | None) -> Evidence:
     return Evidence(_of(doubt, seen.history), seen.problem, is_looked_up(app, doubt.effect))
 
 
-async def _evidence(sources: Sources, client: Client | TemporalUnavailable | None, doubt: Doubt) -> Evidence:
+async def _evidence(sources: Sources, client: Client | PerdureError | None, doubt: Doubt) -> Evidence:
     if not isinstance(client, Client):
         return Evidence((), str(client))
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from temporalio.client import Client
 
-from perdure._operations.connecting import renewed_client
+from perdure._operations.connecting import check_binding, read_binding, renewed_client
 from perdure._operations.session import Session
 from perdure._services.credentials import Renewal
 from perdure._store import schema
@@ -20,7 +20,7 @@ from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
 from perdure._wire.requests import OperatorRequest
 from perdure.app import App
-from perdure.errors import PerdureError, TemporalUnavailable
+from perdure.errors import NotThisDatabase, PerdureError, TemporalUnavailable
 from perdure.settings import Settings
 
 T = TypeVar("T")
@@ -74,8 +74,8 @@ class Sources:
     app: App | None
     _databases: dict[bool, Database] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _temporal: Client | TemporalUnavailable | None = None
-    _connecting: asyncio.Task[Client | TemporalUnavailable] | None = None
+    _temporal: Client | PerdureError | None = None
+    _connecting: asyncio.Task[Client | PerdureError] | None = None
     _renewal: Renewal | None = None
     _asked_at: float = float("-inf")
     _kept: dict[object, _Kept] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Sources:
         async with (await self.session("console")).reading() as connection:
             yield connection
 
-    async def temporal(self) -> Client | TemporalUnavailable:
+    async def temporal(self) -> Client | PerdureError:
         """A client of Temporal, or why there is none. It waits a second at most, and tries again by itself."""
         if isinstance(self._temporal, Client):
             return self._temporal
@@ -140,15 +140,30 @@ class Sources:
             await asyncio.wait({self._connecting}, timeout=_CONNECTING)
         return self._temporal or TemporalUnavailable("Temporal has not answered yet")
 
-    async def _connect(self) -> Client | TemporalUnavailable:
+    async def _connect(self) -> Client | PerdureError:
         found = await renewed_client(self.config, self.app)
         if isinstance(found, TemporalUnavailable):
             return found
-        client, self._renewal = found
-        await self._renewal.start()
+        client, renewal = found
+        if (problem := await self._other_database(client)) is not None:
+            return problem
+        self._renewal = renewal
+        await renewal.start()
         return client
 
-    def _connected(self, done: asyncio.Task[Client | TemporalUnavailable]) -> None:
+    async def _other_database(self, client: Client) -> NotThisDatabase | None:
+        """Why this Temporal, or this scope, shows another database's workflows; None if that can't be known now."""
+        try:
+            async with self.reading() as connection:
+                binding = await read_binding(connection)
+            await check_binding(client, self.config, binding)
+        except NotThisDatabase as error:
+            return error
+        except PerdureError:
+            return None
+        return None
+
+    def _connected(self, done: asyncio.Task[Client | PerdureError]) -> None:
         self._connecting = None
         if done.cancelled():
             return

@@ -16,7 +16,7 @@ from perdure.console.guarding import log
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.contracts.limits import RateLimit
-from perdure.errors import InvalidSetting, TemporalUnavailable
+from perdure.errors import InvalidSetting, PerdureError, TemporalUnavailable
 from perdure.logs import log_event
 
 LONGEST_NOTE = 1000
@@ -65,7 +65,7 @@ async def change(view: View) -> Response:
         raise InvalidSetting("the note is missing: say why, for the record")
     if len(note) > LONGEST_NOTE:
         raise InvalidSetting(f"the note has more than {LONGEST_NOTE:,} characters")
-    if isinstance(client, TemporalUnavailable):
+    if isinstance(client, PerdureError):
         raise client
     if why := await why_not_compared(view.sources.reading(), client, view.config):
         log_event(log, "whether this scope is the database's own is not known", limit=limit.name, error=why)
@@ -81,11 +81,11 @@ async def change(view: View) -> Response:
 
 
 async def _limits(
-    view: View, client: Client | TemporalUnavailable, only: RateLimit | None = None
+    view: View, client: Client | PerdureError, only: RateLimit | None = None
 ) -> tuple[list[dict[str, Any]], str | None]:
     """What is in force, and why that is not known."""
     declared = [] if view.app is None else sorted(view.app.limits.values(), key=lambda each: each.name)
-    if isinstance(client, TemporalUnavailable):
+    if isinstance(client, PerdureError):
         return [], str(client)
     try:
         return [await read_limit(client, each, view.config.queue) for each in declared if only in (None, each)], None

@@ -11,7 +11,7 @@ from perdure._operations.builds import read_builds
 from perdure._operations.fleet import read_relays
 from perdure.console.page import Page, View
 from perdure.console.pages.overview import task_queues
-from perdure.errors import TemporalUnavailable
+from perdure.errors import PerdureError
 
 GONE = 120
 """Seconds without a sign of life after which a relay is shown as gone."""
@@ -35,7 +35,7 @@ async def show(view: View) -> Response:
         sources.temporal(),
     )
     errors = [each["error"] for each in queues.value if each["error"]]
-    problem = str(client) if isinstance(client, TemporalUnavailable) else next(iter(errors), None)
+    problem = str(client) if isinstance(client, PerdureError) else next(iter(errors), None)
     return view.render(
         "workers.html",
         seen=seen,

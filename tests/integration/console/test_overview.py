@@ -52,6 +52,19 @@ async def test_somebody_sees_the_lifecycles_and_tenants_of_their_roles_alone(wor
         assert "Delivery" not in text
 
 
+async def test_workers_of_another_scope_are_not_shown_as_this_databases(world: World) -> None:
+    await world.db.execute("update perdure.database set mark = 'm', scope = 'clinic', namespace = 'default'")
+    async with open_console(world) as site:
+        browser = site.browser()
+
+        async def shown() -> bool:
+            text = readable(await browser.get("/workers"))
+            return "this database works with PERDURE_SCOPE='clinic', and here is PERDURE_SCOPE=" in text
+
+        await until(shown, "the page says that this is another scope")
+        assert f"perdure:{world.scope} workflow no answer" in readable(await browser.get("/workers"))
+
+
 async def test_it_stays_up_and_says_so_while_the_servers_are_away(world: World) -> None:
     world.config = world.config.model_copy(update={"connections": 2})
     async with open_console(world) as site:
