@@ -110,6 +110,16 @@ def encrypting(given: DataConverter, config: Settings) -> DataConverter:
     return dataclasses.replace(given, payload_codec=codec, failure_converter_class=failures)
 
 
+def reading_client(client: Client) -> Client:
+    """`client`, which decrypts and does not encrypt: for what has no data of an entity, and must be readable after each
+    change of keys."""
+    codec = client.data_converter.payload_codec
+    if not isinstance(codec, Codec) or not codec.encrypting:
+        return client
+    converter = dataclasses.replace(client.data_converter, payload_codec=Codec(codec.keys, encrypting=False))
+    return Client(client.service_client, namespace=client.namespace, data_converter=converter)
+
+
 def encrypting_client(client: Client, config: Settings) -> Client:
     """`client`, with the codec of the settings if it has none. Raises InvalidSetting, as `encrypting`."""
     converter = encrypting(client.data_converter, config)

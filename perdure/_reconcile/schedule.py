@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     Schedule,
@@ -21,6 +22,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._crypto.codec import is_ours, reading_client
 from perdure._reconcile.context import Context
 from perdure._reconcile.workflow import Reconciliation, reconciliation_id
 from perdure._store.finding_kinds import SCHEDULE
@@ -38,7 +40,8 @@ _ASKED = ReconciliationRequest(by="schedule")
 async def check_schedule(context: Context, cursor: object = None) -> None:
     """Restore the Schedule, and report that. A paused Schedule stays paused, and is reported."""
     id = reconciliation_id(context.settings.scope)
-    handle = context.temporal_client.get_schedule_handle(id)
+    temporal_client = reading_client(context.temporal_client)
+    handle = temporal_client.get_schedule_handle(id)
     found = await _described(handle)
     if not context.settings.reconciliation_every:
         if found is not None:
@@ -48,11 +51,11 @@ async def check_schedule(context: Context, cursor: object = None) -> None:
             )
         return
     if found is None:
-        await make_schedule(context.temporal_client, context.settings)
+        await make_schedule(temporal_client, context.settings)
         if await context.pool.fetchval(query("reconciled_before")):  # before the first reconciliation there is none
             await context.findings.mended(SCHEDULE, None, f"the Schedule {id} was missing, and is there again")
         return
-    if changed := await _changes(context.temporal_client, found, _wanted(context.settings)):
+    if changed := await _changes(temporal_client, found, _wanted(context.settings)):
         await handle.update(lambda _: ScheduleUpdate(_with_state_of(found, context.settings)), rpc_timeout=_RPC)
         what = f"the Schedule {id} was changed ({changed}), and is as it was again"
         await context.findings.mended(SCHEDULE, None, what, about="changed")
@@ -64,8 +67,9 @@ async def check_schedule(context: Context, cursor: object = None) -> None:
 
 async def make_schedule(temporal_client: Client, settings: Settings) -> bool:
     """Make the Schedule if it is missing. Returns whether it was made now."""
+    client = reading_client(temporal_client)
     try:
-        await temporal_client.create_schedule(reconciliation_id(settings.scope), _wanted(settings), rpc_timeout=_RPC)
+        await client.create_schedule(reconciliation_id(settings.scope), _wanted(settings), rpc_timeout=_RPC)
     except ScheduleAlreadyRunningError:
         return False
     return True
@@ -124,6 +128,8 @@ async def _shape(temporal_client: Client, schedule: Schedule) -> dict[str, Any]:
 
 
 async def _decoded(temporal_client: Client, args: Any) -> Any:
+    if any(isinstance(each, Payload) and is_ours(each) for each in args):
+        return "encrypted, so it could not run after a change of keys"
     if all(isinstance(each, ReconciliationRequest) for each in args):
         return [each.model_dump() for each in args]
     try:

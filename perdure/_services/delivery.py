@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 from pydantic_core import to_json
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import Priority, RawValue, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -34,7 +34,7 @@ from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, parsed, size_of
 from perdure.contracts.states import States
-from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable
+from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable, UnknownKey
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
 
@@ -256,7 +256,11 @@ class Delivery:
         """What the present run of the entity's id was given. It is refused if it is another entity's."""
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
         seen = await present_run(handle)
-        run = None if seen is None else await carried_by(seen)
+        try:
+            is_open = seen is not None and seen.status is WorkflowExecutionStatus.RUNNING
+            run = None if seen is None else await carried_by(seen, needs_key=is_open)
+        except UnknownKey as error:
+            raise NotYet(f"the open run of {entity} can't be read: {error}") from error
         if run is not None and (why := why_not_ours(run, row)):
             raise Undeliverable(why)
         return run

@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._text.privacy import describe
 from perdure._wire.carried import CARRIED, Carried
+from perdure.errors import UnknownKey
 
 _RPC = timedelta(seconds=10)
 
@@ -27,12 +28,21 @@ async def present_run(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDesc
         raise
 
 
-async def carried_by(run: WorkflowExecution) -> Carried | None:
+async def carried_by(run: WorkflowExecution, *, needs_key: bool = False) -> Carried | None:
     """What the run was given. None without a memo of Perdure's that can be read: anybody may start a workflow with
-    another one, and a key of encryption may be gone."""
+    another one, and a key of encryption may be gone.
+
+    Args:
+        needs_key: whether a missing key is an error.
+
+    Raises:
+        UnknownKey: this process does not have the key.
+    """
     try:
         return await run.memo_value(CARRIED, None, type_hint=Carried)
     except Exception as error:  # from the converter or the codec; no other entity may wait for this one (invariant 8)
+        if needs_key and isinstance(error, UnknownKey):
+            raise
         log.warning("the memo of %s can't be read: %s", run.id, describe(error))
         return None
 

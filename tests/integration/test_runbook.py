@@ -25,7 +25,7 @@ async def test_each_line_of_sql_runs_and_shows_the_finding_that_its_page_is_abou
     for kind in KINDS:
         await db.execute("insert into perdure.finding (kind, what, run) values ($1, 'x', 1)", kind.name)
     for page, blocks in BLOCKS.items():
-        for statement in "".join(blocks).strip().splitlines():
+        for statement in filter(str.strip, "".join(blocks).split(";\n")):
             try:
                 rows = await db.fetch(statement)
             except asyncpg.PostgresError as error:
@@ -34,3 +34,23 @@ async def test_each_line_of_sql_runs_and_shows_the_finding_that_its_page_is_abou
                 assert len(rows) == 1, page
     await db.close()
     assert sum(map(len, BLOCKS.values())) > 15
+
+
+SEALED = """
+    select perdure.start('order', '1', '{"a": "perdure-sealed:2:OLD-KEY-ID:x"}');
+    insert into perdure.effect
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
+        values ('k', 'order', '1', 0, 'send', 't', 'done', '', now(), now(), now(), '"perdure-sealed:2:OLD-KEY-ID:x"');
+    select perdure.signal('order', '1', 'say', '"perdure-sealed:2:OLD-KEY-ID:x"');
+    select perdure.signal('order', '1', 'say', '"perdure-sealed:2:another:x"')
+"""
+
+
+async def test_the_query_for_an_old_key_finds_what_is_sealed_in_any_table(
+    postgres: PostgresServer, database: str
+) -> None:
+    db = await asyncpg.connect(postgres.dsn(database))
+    await db.execute(SEALED)
+    found = [(row["place"], row["count"]) for row in await db.fetch(BLOCKS["incident-key"][0])]
+    await db.close()
+    assert found == [("effect", 1), ("entity", 1), ("message", 1)]

@@ -19,6 +19,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from perdure._crypto.codec import reading_client
 from perdure._pulse import Pulse
 from perdure._services.ownership.keeper import Keeper, keeper_id
 from perdure._services.side_worker import side_worker
@@ -50,7 +51,7 @@ class Exchange:
     """
 
     def __init__(self, client: Client, settings: Settings) -> None:
-        self._client = plain(client)
+        self._client = reading_client(plain(client))
         self._scope = settings.scope
         self._id = keeper_id(settings.scope)
         self._namespace_id: str | None = None

@@ -18,6 +18,7 @@ from temporalio.api.workflowservice.v1 import (
 
 from perdure._crypto.codec import is_ours
 from perdure._reconcile.workflow import reconciliation_id
+from perdure._services.ownership.keeper import keeper_id
 from perdure.encryption import Private
 from tests.apps.private_messages import PHONE, SECRET, Secret
 from tests.world import World
@@ -33,7 +34,8 @@ def keys(*given: str) -> dict[str, Any]:
 
 
 async def everything(world: World, *runs: tuple[str, str]) -> list[Message]:
-    """Raw, as the server has it: histories and descriptions of all workflows of this world, and its Schedule.
+    """Raw, as the server has it: histories and descriptions of all workflows of this world but the keeper's, which are
+    in plain.
 
     Args:
         runs: more of them, as id and run id: lists are late.
@@ -41,7 +43,10 @@ async def everything(world: World, *runs: tuple[str, str]) -> list[Message]:
     service, namespace = world.temporal_client.workflow_service, world.temporal_client.namespace
     query = f"WorkflowId starts_with '{world.scope}:' or WorkflowId starts_with 'perdure-'"
     listed = await service.list_workflow_executions(ListWorkflowExecutionsRequest(namespace=namespace, query=query))
-    executions = [each.execution for each in listed.executions if world.scope in each.execution.workflow_id]
+    listed_ones = [each.execution for each in listed.executions]
+    executions = [
+        each for each in listed_ones if world.scope in each.workflow_id and each.workflow_id != keeper_id(world.scope)
+    ]
     executions += [WorkflowExecution(workflow_id=id, run_id=run) for id, run in runs]
     found: list[Message] = [listed]
     for execution in executions:

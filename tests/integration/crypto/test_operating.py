@@ -49,7 +49,9 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
         assert await make_schedule(
             world.temporal_client, world.config.model_copy(update={"reconciliation_every": 24.0})
         )
-        assert in_plain(await the_reconciliation(world)) == set()
+        schedule, *run = await the_reconciliation(world)
+        assert in_plain(run) == set()
+        assert all(place.startswith("schedule.action.") for place in in_plain([schedule]))
     shown = await perdure(world, "show", "private-message", "a", "--json", "--payloads", "--app", APP)
     assert shown.exit_code == 0, shown.output
     tries = [(each["effect"], each["kind"], each["outcome"]) for each in json.loads(shown.stdout)["tries"]]
