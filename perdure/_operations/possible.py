@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perdure._operations.undone import undone
 from perdure.app import App
 from perdure.client.records import EntityStatus
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
-
-_UNDONE = (EffectStatus.NOT_DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED)
 
 
 def refusal(act: str, standing: EntityStatus, app: App | None, *, is_gone: bool = False) -> str | None:
@@ -45,7 +44,7 @@ def _retry(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None
         return None
     statuses = {each.status for each in standing.effects}
     parked = [each.effect for each in standing.effects if each.status is EffectStatus.IN_DOUBT]
-    if statuses.intersection(_UNDONE):
+    if undone(standing.effects):
         return None
     if parked:
         return (
@@ -60,7 +59,7 @@ def _retry(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None
 def _send_again(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None:
     if why := _undelivered(standing) or _gone(is_gone):
         return why
-    statuses = {each.status for each in standing.effects}
+    statuses = {each.status for each in undone(standing.effects)}
     if statuses.intersection((EffectStatus.REFUSED, EffectStatus.ABANDONED)):
         return None
     if EffectStatus.NOT_DONE in statuses:

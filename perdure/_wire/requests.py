@@ -72,7 +72,8 @@ class SendAgain(OperatorRequest):
     """A request to send an effect anew, with a new key.
 
     Attributes:
-        effect: name of the effect, with its suffix after a slash. It may be left out if only one ended.
+        effect: name of the effect, with its suffix after a slash, or its key: then one that was sent again since is
+            left alone. It may be left out if only one ended.
     """
 
     effect: str | None = None

@@ -30,7 +30,8 @@ class Outcome(StrEnum):
 
 
 Effect = Annotated[
-    str | None, typer.Option(help="which effect, its suffix after a slash; not needed where there is only one")
+    str | None,
+    typer.Option(help="which effect, its suffix after a slash, or its key; not needed where there is only one"),
 ]
 
 

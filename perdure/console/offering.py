@@ -30,7 +30,7 @@ async def seen(view: View, record: Record) -> Seen:
 
 def reasons(view: View, seen: Seen) -> dict[Verb, str | None]:
     """The acts that are for such an entity, each with the reason why it can't be done now, if it can't."""
-    standing = _status(seen.record)
+    standing = status_of(seen.record)
     is_gone = seen.workflow is not None and not seen.workflow.open
     found = {each: refusal(each.name, standing, view.app, is_gone=is_gone) for each in VERBS.values()}
     if not standing.final and _is_cancelled(seen.record):
@@ -39,7 +39,7 @@ def reasons(view: View, seen: Seen) -> dict[Verb, str | None]:
     return {verb: why for verb, why in found.items() if verb.among is not other}
 
 
-def _status(record: Record) -> EntityStatus:
+def status_of(record: Record) -> EntityStatus:
     """As a client reads it, of the same moment as the rest of the page."""
     row, names = record.row, [each.name for each in fields(EffectRecord) if each.name not in ("status", "receipt")]
     return EntityStatus(

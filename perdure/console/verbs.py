@@ -19,8 +19,8 @@ Fields = Mapping[str, str]
 LONGEST_NOTE = 2000
 """Characters of a reason."""
 Parts = Sequence[Any]
-"""The parts of an entity that an act is for: the key of each effect in doubt, with the number of its last attempt, or
-the numbers of rejected rows."""
+"""The parts of an entity that an act is for: the key of each effect in doubt, with the number of its last attempt, the
+key of the effect to be sent again, or the numbers of rejected rows."""
 Act = Callable[[Acts, Entity, Parts, Fields], Awaitable[str]]
 
 
@@ -80,8 +80,8 @@ async def _retry(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> st
     return await acts.retry(entity, send_refused="id" in fields)
 
 
-async def _send_again(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
-    return await acts.send_again(entity, fields.get("effect") or None)
+async def _send_again(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    return await acts.send_again(entity, *keys)
 
 
 async def _cancel(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from starlette.responses import Response
 
@@ -11,6 +13,9 @@ from perdure._operations.bulk import Name
 from perdure._operations.consequences import follows, receipt_fields, takes_receipt
 from perdure._operations.doubts import Doubt, DoubtSelection, by_entity
 from perdure._operations.entity import Record, read_record
+from perdure._operations.undone import undone
+from perdure._store.schema import Connection
+from perdure.client.records import EffectRecord
 from perdure.console import chosen, offering
 from perdure.console.chosen import group_of, place_of
 from perdure.console.evidence import read_from
@@ -18,7 +23,7 @@ from perdure.console.many import act_on_one
 from perdure.console.page import Page, View
 from perdure.console.pages import acting_on_many
 from perdure.console.roles import Role
-from perdure.console.verbs import RESOLVE, Verb, check_fields, verb_named
+from perdure.console.verbs import RESOLVE, Parts, Verb, check_fields, verb_named
 from perdure.errors import NotNow
 
 
@@ -27,13 +32,14 @@ class One:
     """The entity that an act is for.
 
     Attributes:
-        doubts: its effects in doubt.
-        doubt: the one that is meant.
+        effects: those that the act may be about: its effects in doubt, or those that ended without being done.
+        meant: the one that it is about; None = another act, or one of several is still to be chosen.
     """
 
+    verb: Verb
     record: Record
-    doubts: list[Doubt]
-    doubt: Doubt | None
+    effects: Sequence[Doubt | EffectRecord] = ()
+    meant: Doubt | EffectRecord | None = None
 
     @property
     def final(self) -> bool:
@@ -41,10 +47,31 @@ class One:
         return self.record.row["final"] is not None
 
     @property
+    def doubt(self) -> Doubt | None:
+        """The effect in doubt that is meant."""
+        return self.meant if isinstance(self.meant, Doubt) else None
+
+    @property
     def seen(self) -> dict[str, str]:
-        """What an act must find as the preview showed it: nobody has decided about a later generation or attempt."""
+        """What an act must find as the preview showed it: nobody has decided about anything later."""
         shown = {"generation": str(self.record.row["generation"])}
-        return shown | ({"attempts": str(self.doubt.attempts)} if self.doubt else {})
+        if self.meant:
+            shown["key"] = self.meant.key
+        if self.doubt:
+            shown["attempts"] = str(self.doubt.attempts)
+        if self.verb.name == "cancel":
+            shown["in_state"] = self.record.row["state"]
+        if self.verb.name == "retry":
+            shown["waits_for"] = self._waits_for
+        return shown
+
+    @property
+    def _waits_for(self) -> str:
+        """A digest of what a retry goes on from. The number of attempts is not part of it: the next one of the same
+        call makes no difference."""
+        effects = [(each.key, each.status) for each in undone(offering.status_of(self.record).effects)]
+        place = [self.record.row["state"], self.record.row["attention"], sorted(effects)]
+        return sha256(json.dumps(place).encode()).hexdigest()[:32]
 
     @property
     def following(self) -> dict[str, str]:
@@ -95,9 +122,10 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     one = await _one(view, verb, given, Role.SETTLE)
     entity = Name(given["lifecycle"], given["id"]).entity
     if any(view.form.get(name, value) != value for name, value in one.seen.items()):
-        raise NotNow(f"{entity} was restarted or attempted again since the form was loaded: load it again")
-    doubts = [(one.doubt.key, one.doubt.attempts)] if verb is RESOLVE and one.doubt else []
-    answer = await act_on_one(view, verb, entity, doubts, asks_temporal=not (verb is RESOLVE and one.final))
+        raise NotNow(f"{entity} has gone on, was restarted or attempted again since the form was loaded: load it again")
+    if one.meant is None and "key" in given:
+        raise NotNow(f"{entity}: {given['key']} does not wait for that any more: somebody or something was faster")
+    answer = await act_on_one(view, verb, entity, _parts(one), asks_temporal=not (verb is RESOLVE and one.final))
     return view.redirect(
         f"/entity/{entity.lifecycle}",
         id=entity.id,
@@ -113,13 +141,22 @@ async def _one(view: View, verb: Verb, given: Mapping[str, str], role: Role) -> 
         record = await read_record(connection, lifecycle, entity_id)
         view.see(lifecycle, entity_id, record.row["tenant"])
         view.require(role, lifecycle, record.row["tenant"])
-        doubts = []
-        if verb is RESOLVE:
-            name = Name(lifecycle, entity_id)
-            doubts = (await by_entity(connection, DoubtSelection(), [name]))[name]
-    wanted = given.get("key")
-    meant = [each for each in doubts if wanted in (None, each.key)]
-    return One(record, doubts, meant[0] if len(meant) == 1 else None)
+        effects = await _effects(connection, verb, record)
+    meant = [each for each in effects if given.get("key") in (None, each.key)]
+    return One(verb, record, effects, meant[0] if len(meant) == 1 else None)
+
+
+async def _effects(connection: Connection, verb: Verb, record: Record) -> Sequence[Doubt | EffectRecord]:
+    if verb is RESOLVE:
+        name = Name(record.row["lifecycle"], record.row["id"])
+        return (await by_entity(connection, DoubtSelection(), [name]))[name]
+    return undone(offering.status_of(record).effects) if verb.name == "send-again" else ()
+
+
+def _parts(one: One) -> Parts:
+    if one.doubt:
+        return [(one.doubt.key, one.doubt.attempts)]
+    return [one.meant.key] if one.meant else []
 
 
 PAGES = [
