@@ -16,6 +16,7 @@ from perdure._operations.again import Workflows, start_again
 from perdure._operations.bulk import Seen
 from perdure._operations.consequences import receipt_problem
 from perdure._operations.possible import refusal
+from perdure._operations.undone import to_send_again
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
@@ -118,8 +119,14 @@ class Acts:
         return answer
 
     async def send_again(self, entity: Entity, effect: str | None = None) -> str:
-        """Send an effect anew that ended without being done, under a new key."""
+        """Send an effect anew that ended without being done, under a new key.
+
+        Args:
+            effect: its name or key; None = the only one, as it was when the entity was chosen.
+        """
         await self._standing(entity)
+        if self.seen and self.seen.undone is not None:
+            effect = to_send_again(entity, self.seen.undone, effect)
         by, note = self.asked.by, self.asked.note
         answer = await self.client.send_again(entity.lifecycle, entity.id, by=by, note=note, effect=effect)
         await self._record(entity, "send-again", answer)
@@ -184,6 +191,9 @@ class Acts:
             raise NotNow(f"{entity} was restarted since it was chosen, and is {standing.state}")
         if seen.state not in (None, standing.state):
             raise NotNow(f"{entity} was {seen.state} when it was chosen, and is {standing.state} now")
+        if seen.attention not in (None, standing.attention):
+            why = standing.attention or "nobody is needed"
+            raise NotNow(f"{entity} needed a person when it was chosen ({seen.attention}), and now: {why}")
         return standing
 
     async def _settle(self, entity: Entity, standing: EntityStatus, given: Resolution) -> str:

@@ -44,11 +44,15 @@ class Seen(NamedTuple):
     """How an entity was when it was chosen.
 
     Attributes:
-        state: None = the choice does not depend on it.
+        state, attention: None = the choice does not depend on it.
+        undone: key and name of each effect that had ended without being done. What is sent again is one of these; None
+            = it was not read.
     """
 
     generation: int
     state: str | None = None
+    attention: str | None = None
+    undone: Sequence[tuple[str, str]] | None = None
 
 
 class Choice(NamedTuple):

@@ -6,7 +6,7 @@ meets every entity once at most.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from perdure._operations.bulk import Choice, Name, Seen
 from perdure._operations.condition import Condition
 from perdure._operations.reach import EVERYTHING, Reach
+from perdure._operations.undone import read_undone
 from perdure._store.finding_kinds import KINDS
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -122,10 +123,17 @@ class Row:
         return Entity(self.lifecycle, self.id, self.generation)
 
 
-def choice(row: Row, selection: Selection) -> Choice:
-    """An entity that a filter matches, for an act."""
-    state = row.state if selection.regards_state else None
-    return Choice(Name(row.lifecycle, row.id), seen=Seen(row.generation, state))
+async def choices(connection: Connection, rows: Sequence[Row], selection: Selection) -> list[Choice]:
+    """Entities that a filter matches, for an act."""
+    names = [Name(row.lifecycle, row.id) for row in rows]
+    undone = await read_undone(connection, names)
+
+    def seen(row: Row, name: Name) -> Seen:
+        state = row.state if selection.regards_state else None
+        attention = row.attention if selection.attention or selection.reason else None
+        return Seen(row.generation, state, attention, undone[name])
+
+    return [Choice(name, seen=seen(row, name)) for row, name in zip(rows, names, strict=True)]
 
 
 class Named(Protocol):

@@ -146,7 +146,7 @@ class OpenTargets(Targets):
 
     async def choices(self, connection: Connection, page: Sequence[Row], until: datetime) -> Sequence[Choice]:
         """See base class."""
-        return [selection.choice(row, self._selection(None)) for row in page]
+        return await selection.choices(connection, page, self._selection(None))
 
     def shown(self, row: Row) -> str:
         """See base class."""

@@ -67,7 +67,7 @@ class Open(Chosen):
 
     async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
         """See base class."""
-        return [selection.choice(row, self.wanted) for row in await self.page(connection, after)]
+        return await selection.choices(connection, await self.page(connection, after), self.wanted)
 
 
 @dataclass(frozen=True)
