@@ -86,6 +86,7 @@ async def read_acts(connection: Connection, wanted: AuditSelection, limit: int, 
     return Stretch(acts, rows[0]["upto"] if more else None, rows[0]["upto_at"] if rows else None)
 
 
-async def count_acts(connection: Connection, entity: Entity, by: str, since: datetime) -> int:
-    """How often somebody has acted on an entity since a time of the database's clock."""
-    return int(await connection.fetchval(query("count_acts"), entity.lifecycle, entity.id, by, since))
+async def read_reasons(connection: Connection, entity: Entity, by: str, since: datetime) -> list[str]:
+    """What somebody has done to an entity since a time of the database's clock, as it is on record."""
+    rows = await connection.fetch(query("reasons_since"), entity.lifecycle, entity.id, by, since)
+    return [row["why"] for row in rows]

@@ -136,6 +136,15 @@ async def choices(connection: Connection, rows: Sequence[Row], selection: Select
     return [Choice(name, seen=seen(row, name)) for row, name in zip(rows, names, strict=True)]
 
 
+async def choices_of(connection: Connection, entities: Sequence[Entity]) -> list[Choice]:
+    """Entities that were chosen by something else than a filter, for an act on their present generations."""
+    names = [Name(each.lifecycle, each.id) for each in entities]
+    ids = [each.lifecycle for each in names], [each.id for each in names]
+    rows = await connection.fetch(query("generations"), *ids)
+    found = {Name(row["lifecycle"], row["id"]): Seen(row["generation"]) for row in rows}
+    return [Choice(name, seen=found.get(name)) for name in names]
+
+
 class Named(Protocol):
     """What has the name of an entity."""
 

@@ -17,7 +17,7 @@ from perdure._operations.finished import FinishedSelection, count_finished, sele
 from perdure._operations.reach import Reach
 from perdure._operations.selection import Selection
 from perdure._store.schema import Connection
-from perdure.console.verbs import Among
+from perdure.console.verbs import Among, InDoubt
 from perdure.errors import InvalidSetting
 
 SAMPLE = 20
@@ -104,9 +104,13 @@ class Doubtful(Chosen):
         return await select_doubtful(connection, self.wanted, after)
 
     async def following(self, connection: Connection, after: Name | None) -> Sequence[Choice]:
-        """See base class: with the effects in doubt that are meant."""
+        """See base class: each effect in doubt by itself."""
         found = await by_entity(connection, self.wanted, await self.page(connection, after))
-        return [Choice(name, [(each.key, each.attempts) for each in doubts]) for name, doubts in found.items()]
+        return [
+            Choice(name, [InDoubt(each.key, each.attempts, each.effect)])
+            for name, doubts in found.items()
+            for each in doubts
+        ]
 
     async def sample(self, connection: Connection) -> Sequence[Any]:
         """See base class."""

@@ -17,7 +17,7 @@ from perdure._text.shown import one_line
 from perdure.console.folder import Folder
 from perdure.console.lasting import Lasting
 from perdure.console.roles import Person, Role
-from perdure.console.verbs import Fields, Verb
+from perdure.console.verbs import Fields, Part, Verb
 from perdure.errors import Forbidden, NotNow, PerdureError
 from perdure.logs import log_event
 
@@ -79,16 +79,19 @@ class Job:
                     yield choice
                     after = choice.name
 
-        async def act(choice: Choice) -> str:
+        async def act_on(choice: Choice, part: Part) -> str:
             entity = choice.name.entity
 
             async def do() -> str:
                 if self.revoked():
                     self.stop.set()
                     raise Forbidden(f"{entity}: {self.by} was revoked")
-                return await self.verb.act(replace(lasting.acts, seen=choice.seen), entity, choice.parts, fields)
+                return await self.verb.act(replace(lasting.acts, seen=choice.seen), entity, part, fields)
 
-            return await lasting.act(do, entity, len(choice.parts) or 1, since)
+            return await lasting.act(do, entity, lambda why: self.verb.recorded(why, part, fields), since)
+
+        async def act(choice: Choice) -> str:
+            return "; ".join([await act_on(choice, part) for part in choice.parts or (None,)])
 
         def refused(error: PerdureError) -> None:
             self.refusals.append(one_line(error)[:500])

@@ -1,4 +1,4 @@
-"""An act on many outlasts an absence of the database: what had no answer is done then, unless the record has it."""
+"""An act on many outlasts an absence of the database: what had no answer is done then, unless it was done before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from perdure._operations.acts import Acts
-from perdure._operations.audit import count_acts
+from perdure._operations.audit import read_reasons
 from perdure._store.postgres import answering
 from perdure._store.schema import Connection
 from perdure.contracts.keys import Entity
@@ -60,11 +60,13 @@ class Lasting:
                 unanswered = error
         raise unanswered
 
-    async def act(self, do: Callable[[], Awaitable[str]], entity: Entity, rows: int, since: datetime) -> str:
-        """Do it for one entity, once.
+    async def act(
+        self, do: Callable[[], Awaitable[str]], entity: Entity, recorded: Callable[[str], bool], since: datetime
+    ) -> str:
+        """Do it for one entity, once. It is refused if it was accepted before: then the record shows whose act it was.
 
         Args:
-            rows: that it puts on record.
+            recorded: whether the reason of a record is that of this act.
             since: when the job began.
 
         Raises:
@@ -74,8 +76,6 @@ class Lasting:
         unanswered: PerdureError | None = None
         for _ in range(TRIES):
             try:
-                if unanswered is not None and await self._is_on_record(entity, rows, since):
-                    return "on record"
                 return await do()
             except (DatabaseUnavailable, TemporalUnavailable) as error:
                 if isinstance(error, TemporalUnavailable) and unanswered is None and await self._answers():
@@ -83,15 +83,15 @@ class Lasting:
                 unanswered = error
                 await self._back(error)
             except PerdureError:
-                if unanswered is not None and await self._is_on_record(entity, rows, since):
-                    return "on record"  # it came to be accepted after all, before it was tried again
+                if unanswered is not None and await self._is_on_record(entity, recorded, since):
+                    return "on record"  # it was accepted, before it was tried again
                 raise
         assert unanswered is not None
         raise unanswered
 
-    async def _is_on_record(self, entity: Entity, rows: int, since: datetime) -> bool:
-        on_record = partial(count_acts, entity=entity, by=self.acts.asked.by, since=since)
-        return await self.read(on_record) >= rows
+    async def _is_on_record(self, entity: Entity, recorded: Callable[[str], bool], since: datetime) -> bool:
+        reasons = partial(read_reasons, entity=entity, by=self.acts.asked.by, since=since)
+        return any(map(recorded, await self.read(reasons)))
 
     async def _back(self, error: PerdureError) -> None:
         while not await self._answers():

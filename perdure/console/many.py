@@ -8,12 +8,13 @@ from starlette.responses import Response
 
 from perdure._operations.acts import Acts
 from perdure._operations.bulk import Choice, Name
+from perdure._operations.selection import choices_of
 from perdure._store.schema import Connection
 from perdure.console.guarding import log
 from perdure.console.jobs import Following, Job, new_id
 from perdure.console.lasting import Lasting
 from perdure.console.page import View
-from perdure.console.verbs import Parts, Verb
+from perdure.console.verbs import Part, Verb
 from perdure.contracts.keys import Entity
 from perdure.logs import log_event
 
@@ -21,27 +22,27 @@ RATE = 50.0
 """Entities a second of which an act on many begins at most."""
 
 
-async def act_on_one(view: View, verb: Verb, entity: Entity, parts: Parts = (), *, asks_temporal: bool = True) -> str:
+async def act_on_one(view: View, verb: Verb, entity: Entity, part: Part = None, *, asks_temporal: bool = True) -> str:
     """Do it, in the name of the person, with the note of the form. Returns what came of it, in a few words.
 
     Check the person's role first: `view.require(Role.SETTLE, ...)`.
 
     Args:
-        parts: the parts of it that are meant.
+        part: the part of it that is meant; None = all of it.
         asks_temporal: False = this time the act needs no workflow.
     """
     session = await view.session(view.form.get("note", ""))
     acts = await session.acts(asks_temporal=verb.asks_temporal and asks_temporal)
-    return await carry_out(view, verb, acts, entity, parts)
+    return await carry_out(view, verb, acts, entity, part)
 
 
-async def carry_out(view: View, verb: Verb, acts: Acts, entity: Entity, parts: Parts, name: str | None = None) -> str:
+async def carry_out(view: View, verb: Verb, acts: Acts, entity: Entity, part: Part, name: str | None = None) -> str:
     """Do it for one entity: no page shows any more what it has outdated.
 
     Args:
         name: of the act in the log; None = that of the verb.
     """
-    answer = await verb.act(acts, entity, parts, view.form)
+    answer = await verb.act(acts, entity, part, view.form)
     view.sources.outdate()
     log_event(log, "acted", verb=name or verb.name, entity=str(entity), by=view.person.name)
     return answer
@@ -67,8 +68,7 @@ async def act_on_many(
     """
 
     async def choices(connection: Connection, after: Name | None) -> list[Choice]:
-        found = await following(connection, after.entity if after else None)
-        return [Choice(Name(each.lifecycle, each.id)) for each in found]
+        return await choices_of(connection, await following(connection, after.entity if after else None))
 
     job = Job(new_id(), view.person.name, verb, words, total, RATE, rest)
     return await begin(view, job, choices, asks_temporal=verb.asks_temporal)

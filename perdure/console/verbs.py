@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure._operations.acts import Acts
 from perdure._operations.consequences import ANSWERS
@@ -18,10 +18,23 @@ from perdure.errors import InvalidSetting, NotNow
 Fields = Mapping[str, str]
 LONGEST_NOTE = 2000
 """Characters of a reason."""
-Parts = Sequence[Any]
-"""The parts of an entity that an act is for: the key of each effect in doubt, with the number of its last attempt, the
-key of the effect to be sent again, or the numbers of rejected rows."""
-Act = Callable[[Acts, Entity, Parts, Fields], Awaitable[str]]
+Part = Any
+"""The part of an entity that an act is for: an effect in doubt, the key of one to be sent again, or the number of a
+rejected row; None = all of it."""
+Act = Callable[[Acts, Entity, Part, Fields], Awaitable[str]]
+
+
+class InDoubt(NamedTuple):
+    """An effect in doubt that an answer is about.
+
+    Attributes:
+        attempt: the number of the last attempt.
+        effect: its name, with its suffix.
+    """
+
+    key: str
+    attempt: int
+    effect: str
 
 
 class Among(StrEnum):
@@ -46,7 +59,8 @@ class Verb:
         among: which entities it is for.
         needs_note: whether a reason is asked for.
         asks_temporal: whether a workflow is asked.
-        act: for one entity, with the parts of it that were chosen.
+        act: for one entity, or a part of it.
+        recorded: whether the reason of a record shows that it was done, for such a part and form.
     """
 
     name: str
@@ -56,6 +70,7 @@ class Verb:
     undo: str
     among: Among
     act: Act
+    recorded: Callable[[str, Part, Fields], bool]
     needs_note: bool = False
     asks_temporal: bool = True
     undone_by: str | None = None
@@ -64,32 +79,42 @@ class Verb:
 def resolving(receipts: Mapping[str, Any]) -> Act:
     """The act *resolve*, with the receipt of each key that has one of its own."""
 
-    async def resolve(acts: Acts, entity: Entity, doubts: Sequence[tuple[str, int]], fields: Fields) -> str:
+    async def resolve(acts: Acts, entity: Entity, doubt: InDoubt | None, fields: Fields) -> str:
         outcome, shared = chosen_outcome(fields), given_json(fields, "receipt")
-        if not doubts:
+        if doubt is None:
             raise NotNow(f"{entity}: nothing of it is in doubt any more: somebody or something was faster")
-        answers = [
-            await acts.resolve(entity, outcome, receipts.get(key, shared), key, attempt) for key, attempt in doubts
-        ]
-        return "; ".join(answers)
+        receipt = receipts.get(doubt.key, shared)
+        return await acts.resolve(entity, outcome, receipt, doubt.key, doubt.attempt)
 
     return resolve
 
 
-async def _retry(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
+async def _retry(acts: Acts, entity: Entity, part: Part, fields: Fields) -> str:
     return await acts.retry(entity, send_refused="id" in fields)
 
 
-async def _send_again(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
-    return await acts.send_again(entity, *keys)
+async def _send_again(acts: Acts, entity: Entity, key: str | None, fields: Fields) -> str:
+    return await acts.send_again(entity, key)
 
 
-async def _cancel(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
+async def _cancel(acts: Acts, entity: Entity, part: Part, fields: Fields) -> str:
     return await acts.cancel(entity)
 
 
-async def _restart(acts: Acts, entity: Entity, parts: Parts, fields: Fields) -> str:
+async def _restart(acts: Acts, entity: Entity, part: Part, fields: Fields) -> str:
     return await acts.restart(entity, given_json(fields, "input"))
+
+
+def _was_resolved(why: str, doubt: InDoubt | None, fields: Fields) -> bool:
+    return doubt is not None and why.startswith(f"{doubt.effect} resolved as {chosen_outcome(fields)}")
+
+
+def _begins(words: str) -> Callable[[str, Part, Fields], bool]:
+    return lambda why, part, fields: why.startswith(words)
+
+
+def _was_restarted(why: str, part: Part, fields: Fields) -> bool:
+    return why == fields.get("note", "")
 
 
 RESOLVE = Verb(
@@ -100,6 +125,7 @@ RESOLVE = Verb(
     "There is no undo: the lifecycle goes on with your answer at once.",
     Among.DOUBTFUL,
     resolving({}),
+    _was_resolved,
     needs_note=True,
 )
 VERBS: dict[str, Verb] = {
@@ -115,6 +141,7 @@ VERBS: dict[str, Verb] = {
             "There is no undo: what is called is called.",
             Among.OPEN,
             _retry,
+            _begins("retry"),
         ),
         Verb(
             "send-again",
@@ -124,6 +151,7 @@ VERBS: dict[str, Verb] = {
             "There is no undo: what is sent is sent.",
             Among.OPEN,
             _send_again,
+            _begins("send-again"),
             needs_note=True,
         ),
         Verb(
@@ -135,6 +163,7 @@ VERBS: dict[str, Verb] = {
             "There is no undo: a finished entity can be restarted, as a new generation with new keys.",
             Among.OPEN,
             _cancel,
+            _begins("cancel requested"),
             asks_temporal=False,
         ),
         Verb(
@@ -145,6 +174,7 @@ VERBS: dict[str, Verb] = {
             "Cancel ends the new generation; what it has called by then is called.",
             Among.FINISHED,
             _restart,
+            _was_restarted,
             needs_note=True,
             asks_temporal=False,
             undone_by="cancel",

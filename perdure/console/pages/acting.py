@@ -23,7 +23,7 @@ from perdure.console.many import act_on_one
 from perdure.console.page import Page, View
 from perdure.console.pages import acting_on_many
 from perdure.console.roles import Role
-from perdure.console.verbs import RESOLVE, Parts, Verb, check_fields, verb_named
+from perdure.console.verbs import RESOLVE, InDoubt, Part, Verb, check_fields, verb_named
 from perdure.errors import NotNow
 
 
@@ -125,7 +125,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
         raise NotNow(f"{entity} has gone on, was restarted or attempted again since the form was loaded: load it again")
     if one.meant is None and "key" in given:
         raise NotNow(f"{entity}: {given['key']} does not wait for that any more: somebody or something was faster")
-    answer = await act_on_one(view, verb, entity, _parts(one), asks_temporal=not (verb is RESOLVE and one.final))
+    answer = await act_on_one(view, verb, entity, _part(one), asks_temporal=not (verb is RESOLVE and one.final))
     return view.redirect(
         f"/entity/{entity.lifecycle}",
         id=entity.id,
@@ -153,10 +153,10 @@ async def _effects(connection: Connection, verb: Verb, record: Record) -> Sequen
     return undone(offering.status_of(record).effects) if verb.name == "send-again" else ()
 
 
-def _parts(one: One) -> Parts:
+def _part(one: One) -> Part:
     if one.doubt:
-        return [(one.doubt.key, one.doubt.attempts)]
-    return [one.meant.key] if one.meant else []
+        return InDoubt(one.doubt.key, one.doubt.attempts, one.doubt.effect)
+    return one.meant and one.meant.key
 
 
 PAGES = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from starlette.responses import Response
@@ -33,14 +33,20 @@ ROWS = 50
 _PAGE = 500
 
 
-async def _retry(acts: Acts, entity: Entity, seqs: Sequence[int], fields: Fields) -> str:
-    return "; ".join([f"{await retry_rejected(acts.pool, seq, acts.asked)} delivered again" for seq in seqs])
+async def _retry(acts: Acts, entity: Entity, seq: int, fields: Fields) -> str:
+    return f"{await retry_rejected(acts.pool, seq, acts.asked)} delivered again"
 
 
-async def _drop(acts: Acts, entity: Entity, seqs: Sequence[int], fields: Fields) -> str:
-    async with acts.pool.acquire() as connection:
-        ordered = await starts_last(connection, seqs)
-    return "; ".join([f"{await drop_rejected(acts.pool, seq, acts.asked)} dropped" for seq in ordered])
+async def _drop(acts: Acts, entity: Entity, seq: int, fields: Fields) -> str:
+    return f"{await drop_rejected(acts.pool, seq, acts.asked)} dropped"
+
+
+def _was_retried(why: str, seq: int, fields: Fields) -> bool:
+    return why.startswith("rejected ") and f" {seq}, delivered again: " in why
+
+
+def _was_dropped(why: str, seq: int, fields: Fields) -> bool:
+    return why.startswith("rejected ") and f" {seq}, dropped: " in why
 
 
 VERBS = {
@@ -54,6 +60,7 @@ VERBS = {
             "What is rejected once more stands here again.",
             Among.OPEN,
             _retry,
+            _was_retried,
             asks_temporal=False,
         ),
         Verb(
@@ -65,6 +72,7 @@ VERBS = {
             "There is no undo: what is dropped is gone.",
             Among.OPEN,
             _drop,
+            _was_dropped,
             needs_note=True,
             asks_temporal=False,
         ),
@@ -128,7 +136,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     view.require(Role.SETTLE, row.lifecycle, row.tenant)
     entity = Entity(row.lifecycle, row.id)
     acts = await session.acts(asks_temporal=False)
-    answer = await carry_out(view, verb, acts, entity, [row.seq], f"rejected {verb.name}")
+    answer = await carry_out(view, verb, acts, entity, row.seq, f"rejected {verb.name}")
     return view.redirect("/rejected", notice=view.signed_notice(f"{entity}: {answer}"))
 
 
@@ -142,14 +150,20 @@ async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Resp
     async with view.reading() as connection:
         _, entities = await count_rejected(connection, wanted)
     job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
+    following = partial(_following, wanted, verb.name)
+    return await begin(view, job, following, asks_temporal=False, act=f"rejected {verb.name}")
 
-    return await begin(view, job, partial(_following, wanted), asks_temporal=False, act=f"rejected {verb.name}")
 
-
-async def _following(wanted: RejectedSelection, connection: Connection, after: Name | None) -> list[Choice]:
-    """The next entities, with the numbers of what was rejected of each."""
+async def _following(wanted: RejectedSelection, verb: str, connection: Connection, after: Name | None) -> list[Choice]:
+    """The next entities, with the numbers of what was rejected of each, in the order of the act."""
     found = await rejected_by_entity(connection, wanted, after or ("", ""), _PAGE)
-    return [Choice(Name(lifecycle, entity_id), seqs) for lifecycle, entity_id, seqs in found]
+    if verb != "drop":
+        return [Choice(Name(lifecycle, entity_id), seqs) for lifecycle, entity_id, seqs in found]
+    ordered = await starts_last(connection, [seq for *_, seqs in found for seq in seqs])
+    place = {seq: number for number, seq in enumerate(ordered)}
+    return [
+        Choice(Name(lifecycle, entity_id), sorted(seqs, key=place.__getitem__)) for lifecycle, entity_id, seqs in found
+    ]
 
 
 def _verb(view: View) -> Verb:
