@@ -5,7 +5,7 @@ is refused changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +60,7 @@ class Acts:
         app: its declarations are checked before an act.
         asked: who, and why.
         seen: how the entity was when it was chosen: the act is refused if it is not so any more; None = however it was.
+        update_id: of this one act, if it may have been requested before without an answer: a workflow does it once.
     """
 
     client: Client
@@ -68,6 +69,7 @@ class Acts:
     app: App | None
     asked: OperatorRequest
     seen: Seen | None = None
+    update_id: str | None = None
 
     async def resolve(
         self,
@@ -89,17 +91,16 @@ class Acts:
             raise InvalidInput(
                 f"{entity}: {outcome.value} with a receipt contradicts itself: leave the receipt out, or answer done"
             )
-        by, note = self.asked.by, self.asked.note  # the workflow's own move has them on record
-        standing = await self._standing(entity)
-        if standing.final:
-            return await self._settle(
-                entity,
-                standing,
-                Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect, attempt=attempt),
-            )
-        return await self.client.resolve(
-            entity.lifecycle, entity.id, outcome, by=by, note=note, receipt=receipt, effect=effect, attempt=attempt
-        )
+        given: dict[str, Any] = {"receipt": receipt, "effect": effect, "attempt": attempt}
+
+        async def ask() -> str:  # the workflow's own move has who and why on record
+            standing = await self._standing(entity)
+            if standing.final:
+                by, note = self.asked.by, self.asked.note
+                return await self._settle(entity, standing, Resolution(by=by, note=note, outcome=outcome, **given))
+            return await self.client.resolve(entity.lifecycle, entity.id, outcome, **self._request, **given)
+
+        return await self._once(entity, ask)
 
     async def retry(self, entity: Entity, *, send_refused: bool = True) -> str:
         """Let it go on at once; where its workflow was terminated, has failed or is gone, from its record.
@@ -107,10 +108,13 @@ class Acts:
         Args:
             send_refused: whether an effect that was refused may be sent again, under a new key.
         """
-        await self._standing(entity)
-        by, note = self.asked.by, self.asked.note
+
+        async def ask() -> str:
+            await self._standing(entity)
+            return await self.client.retry(entity.lifecycle, entity.id, **self._request, send_refused=send_refused)
+
         try:
-            answer = await self.client.retry(entity.lifecycle, entity.id, by=by, note=note, send_refused=send_refused)
+            answer = await self._once(entity, ask)
         except NoWorkflow:
             if self.workflows is None:
                 raise
@@ -124,11 +128,14 @@ class Acts:
         Args:
             effect: its name or key; None = the only one, as it was when the entity was chosen.
         """
-        await self._standing(entity)
-        if self.seen and self.seen.undone is not None:
-            effect = to_send_again(entity, self.seen.undone, effect)
-        by, note = self.asked.by, self.asked.note
-        answer = await self.client.send_again(entity.lifecycle, entity.id, by=by, note=note, effect=effect)
+
+        async def ask() -> str:
+            await self._standing(entity)
+            undone = self.seen.undone if self.seen else None
+            meant = effect if undone is None else to_send_again(entity, undone, effect)
+            return await self.client.send_again(entity.lifecycle, entity.id, **self._request, effect=meant)
+
+        answer = await self._once(entity, ask)
         await self._record(entity, "send-again", answer)
         return answer
 
@@ -181,6 +188,23 @@ class Acts:
         await self._standing(entity)
         async with self._transaction(entity) as connection:
             await self._note(connection, entity, "payloads shown")
+
+    @property
+    def _request(self) -> dict[str, Any]:
+        return {"by": self.asked.by, "note": self.asked.note, "update_id": self.update_id}
+
+    async def _once(self, entity: Entity, ask: Callable[[], Awaitable[str]]) -> str:
+        """The answer of its workflow. If the first request was accepted, and its answer was lost, the second one may be
+        refused for what the first has changed: then this is the answer to the first."""
+        try:
+            return await ask()
+        except (NotNow, AlreadyFinished):
+            if self.update_id is None:
+                raise
+            answer = await self.client.earlier_answer(entity.lifecycle, entity.id, self.update_id)
+            if answer is None:
+                raise
+            return answer
 
     async def _standing(self, entity: Entity) -> EntityStatus:
         if self.app is not None:

@@ -92,8 +92,11 @@ class Asking:
     entity: Entity
     patience: timedelta
 
-    async def update(self, update: str, asked: OperatorRequest) -> str:
+    async def update(self, update: str, asked: OperatorRequest, update_id: str | None = None) -> str:
         """The answer of the entity's workflow.
+
+        Args:
+            update_id: of a request that may have been sent before: its run answers it once. None = it is a new one.
 
         Raises:
             NotThisDatabase: the client's scope is not that of its database; nothing was sent.
@@ -117,16 +120,43 @@ class Asking:
             raise TemporalUnavailable(f"{update} needs Temporal: give the client temporal_client=")
         if isinstance(asked, Resolution) and (why := unfit(asked.receipt, LARGEST_RECEIPT)):
             raise InvalidInput(f"{self.entity}: the receipt {why}")
-        temporal_client = encrypting_client(self.temporal_client, self.config)
-        handle = temporal_client.get_workflow_handle(self.entity.workflow_id(self.config.scope))
         try:
-            return await _executed(handle, update, asked, self.patience)
+            return await _executed(self._handle(self.temporal_client), update, asked, self.patience, update_id)
         except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise await self._refusal(error) from error
         except Unopenable as error:
-            raise TemporalUnavailable(
-                f"{self.entity}: the answer can't be read, so it is not known whether that was accepted: {error}"
-            ) from error
+            raise self._unread(error) from error
+
+    async def earlier_answer(self, update_id: str) -> str | None:
+        """The answer to a request that was accepted; None = the newest run has accepted none of this id.
+
+        Raises:
+            TemporalUnavailable: no Temporal server answered, or this process does not have the key of the answer.
+        """
+        if self.temporal_client is None:
+            return None
+        handle = self._handle(self.temporal_client)
+        for each in (update_id, SENT_AGAIN + update_id):
+            try:
+                given = handle.get_update_handle(each, result_type=str)
+                return str(await given.result(rpc_timeout=self.patience))
+            except WorkflowUpdateFailedError:
+                return None
+            except Unopenable as error:
+                raise self._unread(error) from error
+            except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+                if not (isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND):
+                    raise TemporalUnavailable(f"{self.entity}: no answer from Temporal: {error}") from error
+        return None
+
+    def _handle(self, temporal_client: temporalio.client.Client) -> temporalio.client.WorkflowHandle[Any, Any]:
+        encrypting = encrypting_client(temporal_client, self.config)
+        return encrypting.get_workflow_handle(self.entity.workflow_id(self.config.scope))
+
+    def _unread(self, error: Unopenable) -> TemporalUnavailable:
+        return TemporalUnavailable(
+            f"{self.entity}: the answer can't be read, so it is not known whether that was accepted: {error}"
+        )
 
     def _too_late(self, standing: EntityStatus) -> AlreadyFinished:
         return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
@@ -180,15 +210,19 @@ def settling(standing: EntityStatus, given: Resolution) -> Call:
 
 
 async def _executed(
-    handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: OperatorRequest, patience: timedelta
+    handle: temporalio.client.WorkflowHandle[Any, Any],
+    update: str,
+    asked: OperatorRequest,
+    patience: timedelta,
+    update_id: str | None,
 ) -> str:
     """Send an update, again for a while if it was not accepted after the loss of a worker."""
     until, begin = time.monotonic() + patience.total_seconds(), ""
     while True:
         try:
             left = timedelta(seconds=max(until - time.monotonic(), 0.1))
-            update_id = f"{begin}{uuid4()}"
-            return str(await handle.execute_update(update, asked, id=update_id, result_type=str, rpc_timeout=left))
+            its_id = f"{begin}{update_id or uuid4()}"
+            return str(await handle.execute_update(update, asked, id=its_id, result_type=str, rpc_timeout=left))
         except (RPCError, WorkflowUpdateFailedError) as error:
             taken_over = _is_taken_over(error)
             if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a web app that only starts needs none of these
     from perdure._wire.requests import OperatorRequest
     from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
+    from perdure.client.asking import Asking
     from perdure.client.naming import Which
     from perdure.client.records import Event
     from perdure.contracts.outcomes import EffectStatus
@@ -326,10 +327,15 @@ class Client:
         receipt: Any = None,
         effect: str | None = None,
         attempt: int | None = None,
+        update_id: str | None = None,
     ) -> str:
         """Give the outcome of an effect in doubt; see `Resolution`. Returns a sentence about the result.
 
         Also resolves a doubt of an entity that ended with the doubt open (expired, cancelled).
+
+        Args:
+            update_id: of a request that may have been sent before: a run of the workflow carries it out once, and gives
+                the same answer again. None = it is a new one.
 
         Raises:
             InvalidInput: an argument cannot be used.
@@ -349,35 +355,65 @@ class Client:
         resolution = requested(Resolution, entity, by=by, note=note, **given)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:
-            return await self._update(entity, "resolve", resolution)
+            return await self._update(entity, "resolve", resolution, update_id)
         status = await self._carry(settling(standing, resolution), None)
         return f"resolved as {status}; it had ended as {standing.state}"
 
     async def retry(
-        self, lifecycle: Which, entity_id: object, *, by: str, note: str = "", send_refused: bool = True
+        self,
+        lifecycle: Which,
+        entity_id: object,
+        *,
+        by: str,
+        note: str = "",
+        send_refused: bool = True,
+        update_id: str | None = None,
     ) -> str:
         """Let an entity continue at once; raises as `resolve`.
 
         Args:
             send_refused: whether an effect that was refused may be sent again, with a new key. If not, the call raises
                 `NotNow` for an entity whose retry would do that.
+            update_id: see `resolve`.
         """
         from perdure._wire.requests import RetryRequest
         from perdure.client.asking import requested
 
         entity = entity_of(lifecycle, entity_id)
         asked = requested(RetryRequest, entity, by=by, note=note, send_refused=send_refused)
-        return await self._update(entity, "retry_now", asked)
+        return await self._update(entity, "retry_now", asked, update_id)
 
     async def send_again(
-        self, lifecycle: Which, entity_id: object, *, by: str, note: str, effect: str | None = None
+        self,
+        lifecycle: Which,
+        entity_id: object,
+        *,
+        by: str,
+        note: str,
+        effect: str | None = None,
+        update_id: str | None = None,
     ) -> str:
-        """Send an effect anew that ended without being done, with a new key; raises as `resolve`."""
+        """Send an effect anew that ended without being done, with a new key; raises as `resolve`.
+
+        Args:
+            effect: see `SendAgain`.
+            update_id: see `resolve`.
+        """
         from perdure._wire.requests import SendAgain
         from perdure.client.asking import requested
 
         entity = entity_of(lifecycle, entity_id)
-        return await self._update(entity, "send_again", requested(SendAgain, entity, by=by, note=note, effect=effect))
+        asked = requested(SendAgain, entity, by=by, note=note, effect=effect)
+        return await self._update(entity, "send_again", asked, update_id)
+
+    async def earlier_answer(self, lifecycle: Which, entity_id: object, update_id: str) -> str | None:
+        """The answer to a request with this `update_id` that was accepted, also if the workflow has ended since; None =
+        its newest run has accepted none.
+
+        Raises:
+            TemporalUnavailable: no Temporal server answered, or this process does not have the key of the answer.
+        """
+        return await self._asking(entity_of(lifecycle, entity_id)).earlier_answer(update_id)
 
     async def _carry(self, asked: Call, connection: AsyncConnection | None) -> Any:
         if connection is not None:
@@ -387,13 +423,15 @@ class Client:
 
         return await carry_out(pool, asked)
 
-    async def _update(self, entity: Entity, update: str, asked: OperatorRequest) -> str:
+    async def _update(self, entity: Entity, update: str, asked: OperatorRequest, update_id: str | None = None) -> str:
+        return await self._asking(entity).update(update, asked, update_id)
+
+    def _asking(self, entity: Entity) -> Asking:
         from perdure.client.asking import PATIENCE, Asking
         from perdure.settings import settings
 
         patience = PATIENCE if self._patience is None else self._patience
-        asking = Asking(self._pool, self._temporal_client, self._config or settings(), entity, patience)
-        return await asking.update(update, asked)
+        return Asking(self._pool, self._temporal_client, self._config or settings(), entity, patience)
 
     @property
     def _pool(self) -> Pool:

@@ -81,12 +81,13 @@ class Job:
 
         async def act_on(choice: Choice, part: Part) -> str:
             entity = choice.name.entity
+            acts = replace(lasting.acts, seen=choice.seen, update_id=new_id())  # which a repetition has as well
 
             async def do() -> str:
                 if self.revoked():
                     self.stop.set()
                     raise Forbidden(f"{entity}: {self.by} was revoked")
-                return await self.verb.act(replace(lasting.acts, seen=choice.seen), entity, part, fields)
+                return await self.verb.act(acts, entity, part, fields)
 
             return await lasting.act(do, entity, lambda why: self.verb.recorded(why, part, fields), since)
 
@@ -167,5 +168,5 @@ class Jobs:
 
 
 def new_id() -> str:
-    """Of a job."""
+    """Of a job, or of one of its acts."""
     return secrets.token_urlsafe(9)

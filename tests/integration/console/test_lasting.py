@@ -10,9 +10,12 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._operations.acts import Acts
 from perdure._operations.bulk import Choice, Name
+from perdure.client import asking
+from perdure.client.asking import Asking
 from perdure.console.jobs import Job
 from perdure.console.lasting import Lasting
 from perdure.console.sources import Sources
@@ -20,7 +23,11 @@ from perdure.console.verbs import RESOLVE, VERBS, InDoubt, Verb
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, DatabaseUnavailable
-from tests.apps.talking import app
+from tests.apps.contracts import Booking
+from tests.apps.talking import Ring, Slow, app
+from tests.deadline import until
+from tests.integration.console.browsing import open_console, readable
+from tests.integration.operations.acts import record
 from tests.world import World
 
 pytestmark = pytest.mark.world(app)
@@ -36,6 +43,12 @@ ENDED_WITH_TWO_DOUBTS = """
     select 'ring/a/do-ring/' || n, 'ring', 'a', 0, 'do-ring/' || n, 't' || n, 'in_doubt', '', now(), now(), now()
     from generate_series(1, 2) n
 """
+
+SENT_AGAIN = """
+    select count(*) = 2 and bool_and(f.status in ('done', 'refused')) and count(e.id) = count(e.attention)
+    from perdure.effect f left join perdure.entity e using (lifecycle, id)
+"""
+PAUSES = "select attempts = $1 and status = 'not_done' from perdure.effect"
 
 
 @dataclass
@@ -131,6 +144,57 @@ async def test_of_two_doubts_of_one_entity_each_is_settled_by_itself(
     assert (job.tally.accepted, job.tally.refused, job.problem, [*job.refusals]) == (1, 0, None, [])
     assert calls == ["ring/a/do-ring/1", "ring/a/do-ring/2", "ring/a/do-ring/2"]
     assert await world.db.fetchval("select bool_and(status = 'abandoned') from perdure.effect")
+
+
+@pytest.mark.parametrize("refusals", [1, 3], ids=["it is done then", "it is refused again"])
+async def test_what_is_sent_again_without_an_answer_is_sent_once_and_is_on_record(
+    world: World, monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    """The network of the console is cut for a moment, while Temporal and the workers go on."""
+    world.counterparty.replies_to = {"a": [{"refused": "no such bell"}] * refusals}
+    executed, told, cut = asking._executed, Asking._refusal, iter([True])
+
+    async def loses(*given: Any) -> str:
+        answer = await executed(*given)
+        if next(cut, False):
+            raise RPCError("connection reset", RPCStatusCode.UNAVAILABLE, b"")
+        return answer
+
+    async def unread(self: Asking, error: Exception) -> Exception:
+        if not (isinstance(error, RPCError) and error.status is RPCStatusCode.UNAVAILABLE):
+            return await told(self, error)
+        await world.until(lambda: world.db.fetchval(SENT_AGAIN), "the workers have gone on meanwhile")
+        raise DatabaseUnavailable("PostgreSQL did not answer")
+
+    monkeypatch.setattr(asking, "_executed", loses)
+    monkeypatch.setattr(Asking, "_refusal", unread)
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.client.start(Ring, "a", Booking())
+        await world.is_in("ring", "a", "failed")
+        ann = site.browser("ann", "bulk")
+        begun = await ann.send("/act/send-again?lifecycle=ring&attention=on", "/act/send-again", note="they are back")
+
+        async def ended() -> str:
+            text = readable(await ann.get(begun.url.path))
+            return text if "Ended" in text else ""
+
+        assert "1 go anew , 0 refused, of 1" in await until(ended, "ended")
+        assert world.counterparty.seen("do") == 2
+        assert [(by, why) for _, by, why in await record(world, "ring", "a")] == [("ann", "send-again: they are back")]
+
+
+async def test_a_request_with_the_id_of_an_earlier_one_gets_its_answer(world: World) -> None:
+    world.counterparty.replies_to = {"a": [{"not_done": "busy"}] * 3}
+    async with world.worker(app):
+        await world.client.start(Slow, "a", Booking())
+        await world.until(lambda: world.db.fetchval(PAUSES, 1), "it pauses")
+        assert await world.client.earlier_answer(Slow, "a", "one") is None
+        first = await world.client.retry(Slow, "a", by="ann", update_id="one")
+        await world.until(lambda: world.db.fetchval(PAUSES, 2), "it pauses again")
+        assert await world.client.retry(Slow, "a", by="ann", update_id="one") == first
+        assert await world.client.earlier_answer(Slow, "a", "one") == first
+        assert await world.client.retry(Slow, "a", by="ann", update_id="another") == first
+        await world.until(lambda: world.db.fetchval(PAUSES, 3), "only another request goes on")
 
 
 async def test_a_restart_without_an_answer_is_done_once(world: World) -> None:
