@@ -22,11 +22,12 @@ from perdure.errors import InvalidSetting
 
 SAMPLE = 20
 """Of how many the preview shows who they are."""
+# No page and no act regards another filter than these: an act is for the entities that its page shows.
 OPEN_FILTERS = (
-    *("lifecycle", "state", "condition", "older_than", "in_doubt", "attention", "undoubted"),
+    *("lifecycle", "id", "state", "condition", "older_than", "in_doubt", "attention", "undoubted"),
     *("tenant", "finding", "reason"),
 )
-FINISHED_FILTERS = ("lifecycle", "state", "since", "before", "tenant")
+FINISHED_FILTERS = ("lifecycle", "id", "state", "since", "before", "tenant", "in_doubt")
 DOUBT_FILTERS = ("lifecycle", "effect", "why", "state", "ended", "unexplained")
 _FILTERS = {Among.OPEN: OPEN_FILTERS, Among.FINISHED: FINISHED_FILTERS, Among.DOUBTFUL: DOUBT_FILTERS}
 
@@ -127,11 +128,15 @@ def given(among: Among, fields: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidSetting: it is neither one entity nor a filter.
     """
-    wanted = ("lifecycle", "id", "key") if fields.get("id") else _FILTERS[among]
-    found = {name: value for name, value in fields.items() if name in wanted and value}
+    found = picked(fields, ("lifecycle", "id", "key") if fields.get("id") else _FILTERS[among])
     if ("id" in found and "lifecycle" not in found) or not found:
         raise InvalidSetting("that names neither one entity nor a filter: begin at the inbox or the list")
     return found
+
+
+def picked(fields: Mapping[str, str], filters: Sequence[str]) -> dict[str, str]:
+    """The filters of an address or a form."""
+    return {name: value for name, value in fields.items() if name in filters and value}
 
 
 def chosen(among: Among, fields: Mapping[str, str], reach: Reach, until: datetime | None) -> Chosen:
@@ -169,6 +174,7 @@ def open_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = N
     Raises:
         InvalidSetting: one of its values can't be used.
     """
+    query = picked(query, OPEN_FILTERS)
     condition = query.get("condition")
     if condition is not None and condition not in set(Condition):
         raise InvalidSetting(f"no condition is named {condition!r}; there are: {', '.join(Condition)}")
@@ -196,6 +202,7 @@ def finished_ones(query: Mapping[str, str], reach: Reach, until: datetime | None
     Raises:
         InvalidSetting: one of its values can't be used.
     """
+    query = picked(query, FINISHED_FILTERS)
     ends = [each for each in (instant(query.get("before")), until) if each is not None]
     return FinishedSelection(
         lifecycle=query.get("lifecycle"),
@@ -211,6 +218,7 @@ def finished_ones(query: Mapping[str, str], reach: Reach, until: datetime | None
 
 def doubtful_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = None) -> DoubtSelection:
     """The filter of effects in doubt that an address holds: those that wait for a person, or whose entity has ended."""
+    query = picked(query, DOUBT_FILTERS)
     return DoubtSelection(
         lifecycle=query.get("lifecycle"),
         effect=query.get("effect"),

@@ -13,7 +13,7 @@ from perdure._operations.consequences import follows, takes_receipt
 from perdure._operations.doubts import count_doubts
 from perdure._operations.inbox import GROUPS, Group, read_inbox
 from perdure._operations.selection import oldest
-from perdure.console.chosen import DOUBT_FILTERS, Doubtful, doubtful_ones, open_ones, place_of
+from perdure.console.chosen import DOUBT_FILTERS, Doubtful, doubtful_ones, open_ones, picked, place_of
 from perdure.console.evidence import evidence
 from perdure.console.exporting import MOST, exported, form_of
 from perdure.console.page import Page, View
@@ -79,7 +79,7 @@ async def doubts(view: View) -> Response:
         (each, follows(view.app, each.lifecycle, each.state, each.effect, ended=each.ended, attempts=each.attempts))
         for each in items
     ]
-    same = {name: value for name, value in view.query.items() if name in DOUBT_FILTERS}
+    same = picked(view.query, DOUBT_FILTERS)
     return view.render(
         "doubts.html",
         shown=shown,
@@ -98,7 +98,7 @@ async def follow(view: View) -> Response:
     async with view.reading() as connection:
         found = await chosen.oldest(connection, _after(view), 1)
     if not found:
-        same = {name: value for name, value in view.query.items() if name in DOUBT_FILTERS}
+        same = picked(view.query, DOUBT_FILTERS)
         return view.redirect("/inbox/doubts", **same)
     return view.redirect("/act/resolve", lifecycle=found[0].lifecycle, id=found[0].id, key=found[0].key)
 

@@ -15,7 +15,7 @@ from perdure._operations.condition import Condition
 from perdure._operations.finished import select_finished
 from perdure._operations.search import search
 from perdure._operations.selection import check, check_lifecycle, known_lifecycles, known_states, next_oldest, select
-from perdure.console.chosen import FINISHED_FILTERS, OPEN_FILTERS, finished_ones, open_ones
+from perdure.console.chosen import FINISHED_FILTERS, OPEN_FILTERS, finished_ones, open_ones, picked
 from perdure.console.exporting import MOST, exported, form_of
 from perdure.console.page import Page, View
 from perdure.errors import InvalidSetting
@@ -34,13 +34,13 @@ async def show(view: View) -> Response:
         lifecycles = sorted(await known_lifecycles(connection, view.app, view.reach()))
         states = sorted(await known_states(connection, query["lifecycle"], view.app)) if "lifecycle" in query else []
     more = rows[ROWS - 1] if len(rows) > ROWS else None
-    allowed = OPEN_FILTERS if not finished else (*FINISHED_FILTERS, "in_doubt", "finished")
-    same = {name: value for name, value in query.items() if name in allowed}
+    filters = picked(query, FINISHED_FILTERS if finished else OPEN_FILTERS)
     return view.render(
         "list.html",
         rows=rows[:ROWS],
         query=query,
-        same=same,
+        filters=filters,
+        same=filters | picked(query, ("finished",)),
         finished=finished,
         states=states,
         after=_place(query, more) if more else None,

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from html import unescape
 
 import pytest
 
@@ -50,6 +51,40 @@ async def test_filters_are_the_address_and_pages_follow_by_keyset(
         assert "did you mean" in await ann.get("/list?lifecycle=ordre", 400)
         for path in ("/list?condition=x", "/list?older_than=10", "/list?finished=on&since=yore", "/export?format=x"):
             await ann.get(path, 400)
+
+
+@pytest.mark.parametrize(
+    ("path", "preview"),
+    [
+        ("/list?finished=on&lifecycle=order&in_doubt=on", "Restart 1 entity"),
+        ("/list?finished=on&lifecycle=order", "Restart 4 entities"),
+        ("/list?lifecycle=order&state=sending", "Retry now 3 entities"),
+        ("/list?in_doubt=on&unknown=on", "Retry now 2 entities"),
+    ],
+)
+async def test_all_that_match_are_those_that_the_list_shows(world: World, path: str, preview: str) -> None:
+    await world.db.execute(ENTITIES)
+    await world.db.execute(ENDED)
+    async with open_console(world) as site:
+        ann = site.browser("ann", "bulk")
+        shown = await ids(ann, path)
+        assert str(len(shown)) in preview
+        assert preview in readable(await ann.get(acts(await ann.get(path))[0]))
+
+
+async def test_no_act_on_all_is_offered_where_the_list_has_no_filter_or_shows_one_id(world: World) -> None:
+    await world.db.execute(ENTITIES)
+    await world.db.execute(ENDED)
+    async with open_console(world) as site:
+        ann = site.browser("ann", "bulk")
+        for path in ("/list?id=3", "/list?lifecycle=order&id=3", "/list", "/list?finished=on"):
+            assert acts(await ann.get(path)) == [], path
+        assert await ids(ann, "/list?id=3") == ["3"]
+
+
+def acts(page: str) -> list[str]:
+    """Where the links of a page to acts lead."""
+    return [each for each in map(unescape, re.findall(r'href="([^"]+)"', page)) if each.startswith("/act/")]
 
 
 async def test_a_file_holds_what_the_list_shows_and_no_cell_begins_as_a_formula(world: World) -> None:
