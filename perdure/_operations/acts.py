@@ -150,16 +150,23 @@ class Acts:
             if answer == "sent":
                 await self._note(connection, entity, "cancel requested")
             if answer == "known":
-                why = await connection.fetchval(query("cancel_rejected"), entity.lifecycle, entity.id, CANCEL)
+                await self._check_own_cancel(connection, entity)
         if answer == "finished":
             standing = await self._standing(entity)
             raise AlreadyFinished(f"{entity}: too late: already {standing.state}")
         if answer == "known":
-            if why:
-                raise NotNow(f"{entity}: requested before, and rejected ({why}): `perdure rejected list`")
             return "its end was requested before"
         in_doubt = any(each.status is EffectStatus.IN_DOUBT for each in standing.effects)
         return "its end is requested" + (": what is in doubt is to be resolved first" if in_doubt else "")
+
+    async def _check_own_cancel(self, connection: Connection, entity: Entity) -> None:
+        """Only what this person has requested counts as accepted, because nobody else is on record with it."""
+        row = await connection.fetchrow(query("cancel_requested"), entity.lifecycle, entity.id, CANCEL)
+        assert row is not None
+        if row["rejected"]:
+            raise NotNow(f"{entity}: requested before, and rejected ({row['rejected']}): `perdure rejected list`")
+        if row["made_by"] != self.asked.by:
+            raise NotNow(f"{entity}: {row['made_by'] or 'somebody'} has already requested its end")
 
     async def restart(self, entity: Entity, given: Any = None, generation: int | None = None) -> str:
         """Run a finished entity again, as a new generation with new keys.

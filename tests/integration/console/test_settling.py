@@ -206,6 +206,29 @@ async def test_some_of_a_group_are_settled_by_ticks_and_by_a_list_and_the_others
         assert "Nothing of this is in doubt any more" in readable(await ann.get(following))
 
 
+async def test_what_somebody_else_has_requested_is_not_counted_as_hers(world: World) -> None:
+    await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 3) n")
+    async with open_console(world, app=app) as site:
+        ann, bob = site.browser("ann", "bulk"), site.browser("bob", "settle")
+        form = await ann.form("/act/cancel?lifecycle=ring", "/act/cancel")
+        await bob.send("/act/cancel?lifecycle=ring&id=2", "/act/cancel", note="a mistake")
+        await ann.send("/act/cancel?lifecycle=ring&id=3", "/act/cancel", note="too late")
+        sent = await ann.http.post("/act/cancel", data={**form, "note": "season is over"})
+        job = sent.headers["location"]
+
+        async def ended() -> str:
+            text = readable(await ann.get(job))
+            return text if "Ended" in text else ""
+
+        text = await until(ended, "the job ends")
+        assert "2 requested to end , 1 refused, of 3" in text
+        assert "ring/2: bob has already requested its end" in text
+        assert "each entity that was not refused has it on record" in text
+    requests = "select id, made_by from perdure.transition where why like 'cancel requested%' order by id"
+    noted = await world.db.fetch(requests)
+    assert [tuple(row) for row in noted] == [("1", "ann"), ("2", "bob"), ("3", "ann")]
+
+
 async def test_an_act_on_many_is_stopped(world: World) -> None:
     await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 50) n")
     async with open_console(world, app=app) as site:
