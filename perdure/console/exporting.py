@@ -1,4 +1,4 @@
-"""Lists as CSV and JSON, row by row. A cell of CSV never begins as a formula of a spreadsheet does."""
+"""Lists as files, as CSV or JSON. A cell of CSV never begins as a formula of a spreadsheet does."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
+from functools import partial
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
 from perdure._text.shown import json_text, one_line
+from perdure.console.page import View
 from perdure.errors import InvalidSetting
 
 MOST = 100_000
 """Rows of one file at most."""
+_IN_MEMORY = 2**20
+"""Bytes of a file beyond which it is on disk until it is sent."""
+_PIECE = 2**16
 FORMULA = ("=", "+", "-", "\N{MINUS SIGN}", "@", "|", "%")
 """What a spreadsheet may take for the beginning of a formula, also as a full-width or small form: such a cell begins
 with an apostrophe."""
@@ -52,28 +59,34 @@ def form_of(query: Mapping[str, str]) -> str:
     return form
 
 
-def exported(form: str, name: str, columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> Response:
-    """An answer that a browser saves as a file.
+async def exported(view: View, name: str, columns: Sequence[str], rows: AsyncGenerator[Mapping[str, Any]]) -> Response:
+    """An answer that a browser saves as a file: CSV, or JSON with one object a line, as the address has it.
 
-    Args:
-        form: `csv`, otherwise JSON with one object a line.
+    The file is made before it is sent. So an error is an answer of its own, and not the end of a file, and the length
+    tells whoever got less. If there are more rows than `MOST`, the name of the file says so: a line would be a row.
     """
-    kind = "text/csv" if form == "csv" else "application/x-ndjson"
-    body = _csv(columns, rows) if form == "csv" else _json(columns, rows)
-    disposition = f'attachment; filename="{name}.{"csv" if form == "csv" else "ndjson"}"'
-    return StreamingResponse(body, media_type=f"{kind}; charset=utf-8", headers={"Content-Disposition": disposition})
+    csv_wanted = form_of(view.query) == "csv"
+    file = view.until_sent.enter_context(SpooledTemporaryFile(max_size=_IN_MEMORY))  # noqa: SIM115
+    file.write(_line(columns).encode() if csv_wanted else b"")
+    written = 0
+    async with aclosing(rows):
+        async for row in rows:
+            if written == MOST:
+                name += f"-first-{MOST}-of-more"
+                break
+            line = _line([cell(row[column]) for column in columns]) if csv_wanted else _json(columns, row)
+            file.write(line.encode())
+            written += 1
+    size = file.tell()
+    file.seek(0)
+    kind, ending = ("text/csv", "csv") if csv_wanted else ("application/x-ndjson", "ndjson")
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"', "Content-Length": str(size)}
+    return StreamingResponse(iter(partial(file.read, _PIECE), b""), 200, headers, f"{kind}; charset=utf-8")
 
 
-async def _csv(columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[str]:
-    yield _line(columns)
-    async for row in rows:
-        yield _line([cell(row[column]) for column in columns])
-
-
-async def _json(columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[str]:
-    async for row in rows:
-        picked = {column: row[column] for column in columns}
-        yield json_text(json.dumps(picked, default=str, ensure_ascii=False)) + "\n"
+def _json(columns: Sequence[str], row: Mapping[str, Any]) -> str:
+    picked = {column: row[column] for column in columns}
+    return json_text(json.dumps(picked, default=str, ensure_ascii=False)) + "\n"
 
 
 def _line(cells: Sequence[str]) -> str:

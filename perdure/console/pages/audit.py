@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from perdure._operations.audit import AuditSelection, read_acts
 from perdure.console.chosen import instant
-from perdure.console.exporting import MOST, exported, form_of
+from perdure.console.exporting import exported
 from perdure.console.page import Page, View
 from perdure.errors import InvalidSetting
 
@@ -30,19 +30,19 @@ async def show(view: View) -> Response:
 
 async def export(view: View) -> Response:
     """All acts that the filters choose, as a file."""
-    return exported(form_of(view.query), "perdure-audit", _COLUMNS, _all(view, _wanted(view)))
+    return await exported(view, "perdure-audit", _COLUMNS, _all(view, _wanted(view)))
 
 
-async def _all(view: View, wanted: AuditSelection) -> AsyncIterator[Mapping[str, Any]]:
-    before, left = None, MOST
-    while left > 0:
+async def _all(view: View, wanted: AuditSelection) -> AsyncGenerator[Mapping[str, Any]]:
+    before = None
+    while True:
         async with view.reading() as connection:
-            found = await read_acts(connection, wanted, min(left, 1000), before)
+            found = await read_acts(connection, wanted, 1000, before)
         for each in found.acts:
             yield asdict(each)
         if found.before is None:
             return
-        before, left = found.before, left - len(found.acts)
+        before = found.before
 
 
 def _wanted(view: View) -> AuditSelection:

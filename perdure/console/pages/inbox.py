@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from perdure._operations.inbox import GROUPS, Group, read_inbox
 from perdure._operations.selection import oldest
 from perdure.console.chosen import DOUBT_FILTERS, Doubtful, doubtful_ones, open_ones, picked, place_of
 from perdure.console.evidence import evidence
-from perdure.console.exporting import MOST, exported, form_of
+from perdure.console.exporting import exported
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.errors import InvalidSetting
@@ -105,19 +105,19 @@ async def follow(view: View) -> Response:
 
 async def export(view: View) -> Response:
     """All effects in doubt of a group as a file, to be joined with what the other side has on record."""
-    return exported(form_of(view.query), "perdure-in-doubt", _COLUMNS, _all(view))
+    return await exported(view, "perdure-in-doubt", _COLUMNS, _all(view))
 
 
-async def _all(view: View) -> AsyncIterator[Mapping[str, Any]]:
-    chosen, after, left = Doubtful(doubtful_ones(view.query, view.reach())), None, MOST
-    while left > 0:
+async def _all(view: View) -> AsyncGenerator[Mapping[str, Any]]:
+    chosen, after = Doubtful(doubtful_ones(view.query, view.reach())), None
+    while True:
         async with view.reading() as connection:
-            found = await chosen.oldest(connection, after, min(left, 1000))
+            found = await chosen.oldest(connection, after, 1000)
         for each in found:
             yield {**asdict(each), "token": each.token}
         if not found:
             return
-        after, left = (found[-1].deadline, found[-1].key), left - len(found)
+        after = (found[-1].deadline, found[-1].key)
 
 
 async def attention(view: View) -> Response:

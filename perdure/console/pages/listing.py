@@ -3,7 +3,7 @@ the search for an id or a key."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from perdure._operations.finished import select_finished
 from perdure._operations.search import search
 from perdure._operations.selection import check, check_lifecycle, known_lifecycles, known_states, next_oldest, select
 from perdure.console.chosen import FINISHED_FILTERS, OPEN_FILTERS, finished_ones, open_ones, picked
-from perdure.console.exporting import MOST, exported, form_of
+from perdure.console.exporting import exported
 from perdure.console.page import Page, View
 from perdure.errors import InvalidSetting
 
@@ -51,22 +51,21 @@ async def show(view: View) -> Response:
 
 async def export(view: View) -> Response:
     """All rows that the filters choose, as a file."""
-    form, columns = form_of(view.query), _FINISHED if "finished" in view.query else _OPEN
-    async with view.reading() as connection:  # an error in the filters must be reported before a file begins
-        await _rows(view, connection, None, 1)
-    return exported(form, "perdure-finished" if "finished" in view.query else "perdure-open", columns, _all(view))
+    finished = "finished" in view.query
+    name, columns = ("perdure-finished", _FINISHED) if finished else ("perdure-open", _OPEN)
+    return await exported(view, name, columns, _all(view))
 
 
-async def _all(view: View) -> AsyncIterator[Mapping[str, Any]]:
-    after, left = None, MOST
-    while left > 0:
+async def _all(view: View) -> AsyncGenerator[Mapping[str, Any]]:
+    after = None
+    while True:
         async with view.reading() as connection:
-            rows = await _rows(view, connection, after, min(left, 500))
+            rows = await _rows(view, connection, after, 500)
         for row in rows:
             yield asdict(row)
         if not rows:
             return
-        after, left = _place(view.query, rows[-1]), left - len(rows)
+        after = _place(view.query, rows[-1])
 
 
 async def find(view: View) -> Response:

@@ -7,9 +7,11 @@ import io
 import json
 import re
 from html import unescape
+from typing import Any
 
 import pytest
 
+from perdure.console import exporting
 from perdure.console.pages import listing
 from perdure.contracts.keys import Key
 from tests.integration.console.browsing import Browser, open_console, readable
@@ -102,6 +104,32 @@ async def test_a_file_holds_what_the_list_shows_and_no_cell_begins_as_a_formula(
         assert "'=cmd|'/C calc'!A0" in {row["id"] for row in rows}
         lines = (await ann.http.get("/export", params={"format": "json", "state": "sending"})).text.splitlines()
         assert [json.loads(line)["id"] for line in lines] == ["2", "3", "4"]
+
+
+async def test_a_file_that_is_not_complete_does_not_look_complete(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.db.execute("select perdure.start('order', n::text, '{}') from generate_series(1, 1200) n")
+    async with open_console(world) as site:
+        ann, rows, calls = site.browser(), listing._rows, []
+        whole = await ann.http.get("/export?lifecycle=order")
+        assert (len(whole.text.splitlines()), int(whole.headers["content-length"])) == (1201, len(whole.content))
+        for most, name in ((1200, "perdure-open.csv"), (1000, "perdure-open-first-1000-of-more.csv")):
+            monkeypatch.setattr(exporting, "MOST", most)
+            limited = await ann.http.get("/export?lifecycle=order")
+            assert limited.headers["content-disposition"] == f'attachment; filename="{name}"'
+            assert len(limited.text.splitlines()) == 1 + most
+
+        async def killed(view: Any, connection: Any, after: Any, limit: int) -> Any:
+            calls.append(after)
+            if len(calls) == 2:
+                pid = await connection.fetchval("select pg_backend_pid()")
+                await world.db.execute("select pg_terminate_backend($1)", pid)
+            return await rows(view, connection, after, limit)
+
+        monkeypatch.setattr(listing, "_rows", killed)
+        cut = await ann.http.get("/export?lifecycle=order")
+        assert (cut.status_code, "content-disposition" in cut.headers) == (503, False)
 
 
 async def test_an_id_a_key_or_a_workflow_id_leads_to_the_entity(world: World) -> None:
