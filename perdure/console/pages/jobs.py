@@ -31,8 +31,9 @@ def _job(view: View) -> Job:
     found = view.console.jobs.of(view.person, view.request.path_params["job"])
     if found is None:
         raise NoSuchEntity(
-            "no such act on many is remembered: it was long ago, the console was started again, or it is another "
-            "person's; what it did is in the history of each entity"
+            "this process of the console has no such act on many: another process that shares the folder has begun it,"
+            " and only that one shows it; or it was long ago, the console was started again, or it is somebody else's. "
+            "What it did is in the history of each entity"
         )
     return found
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from perdure.console import Host, console
 from tests.apps.contracts import Booking
 from tests.apps.talking import Ring, app
 from tests.deadline import until
-from tests.integration.console.browsing import Form, open_console, readable
+from tests.integration.console.browsing import Form, open_console, readable, serving, told
 from tests.integration.operations.acts import LOST, parked, record
 from tests.world import World
 
@@ -227,6 +228,19 @@ async def test_what_somebody_else_has_requested_is_not_counted_as_hers(world: Wo
     requests = "select id, made_by from perdure.transition where why like 'cancel requested%' order by id"
     noted = await world.db.fetch(requests)
     assert [tuple(row) for row in noted] == [("1", "ann"), ("2", "bob"), ("3", "ann")]
+
+
+async def test_another_process_says_where_an_act_on_many_is(world: World) -> None:
+    await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 5) n")
+    folder = world.folder / "console"
+    one, other = (console(Host(told), app=app, config=world.config, folder=folder) for _ in range(2))
+    async with serving(one) as here, serving(other) as there:
+        ann, same = here.browser("ann", "bulk"), there.browser("ann", "bulk")
+        begun = await ann.send("/act/cancel?lifecycle=ring", "/act/cancel")
+        missing = readable(await same.get(str(begun.url.path), status=404))
+        assert "another process that shares the folder has begun it" in missing
+        assert "No act on many that you may see was begun by this process" in readable(await same.get("/jobs"))
+        assert "Cancel" in readable(await ann.get("/jobs"))
 
 
 async def test_an_act_on_many_is_stopped(world: World) -> None:
