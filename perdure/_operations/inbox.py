@@ -25,6 +25,9 @@ class Group:
         reason: of doubts, why it is not known; of the others, what a person is needed for.
         states: that the entities are in.
         waiting: how many.
+        more: there are more groups of its kind than were read.
+        alike: all groups of its kind, lifecycle and effect, read or not.
+        waiting_alike: how many wait in these.
     """
 
     kind: str
@@ -34,9 +37,18 @@ class Group:
     states: tuple[str, ...]
     waiting: int
     oldest: datetime
+    more: bool
+    alike: int
+    waiting_alike: int
 
 
-async def read_inbox(connection: Connection, reach: Reach = EVERYTHING) -> list[Group]:
-    """The groups: doubts first, then what else needs a person."""
-    rows = await connection.fetch(query("inbox_groups"), *reach.columns, GROUPS)
+async def read_inbox(
+    connection: Connection, reach: Reach = EVERYTHING, lifecycle: str | None = None, effect: str | None = None
+) -> list[Group]:
+    """The groups: doubts first, then what else needs a person.
+
+    Args:
+        lifecycle, effect: only those of this lifecycle, or effect without a suffix; None = all.
+    """
+    rows = await connection.fetch(query("inbox_groups"), *reach.columns, lifecycle, effect, GROUPS)
     return [Group(**{**row, "states": tuple(row["states"])}) for row in rows]

@@ -1,6 +1,7 @@
 -- Everything that needs a person, in groups: doubts by effect and reason, other attention by its text, rejected rows by reason,
--- and doubts of ended entities. $1 and $2 as in overview.sql, up to $3 groups.
-select g.* from (
+-- and doubts of ended entities. $1 and $2 as in overview.sql; $3 lifecycle and $4 effect, null = all; up to $5 groups of each
+-- kind, the largest first. `alike` and `waiting_alike` count all groups of the same kind, lifecycle and effect.
+with groups as (
     select 'doubt' as kind, f.lifecycle, split_part(f.effect, '/', 1) as effect, coalesce(f.why, '') as reason,
         array_agg(distinct e.state) as states, count(*) as waiting, min(f.attempt_at) as oldest
     from perdure.effect f
@@ -40,6 +41,15 @@ select g.* from (
             select from perdure.entity e
             where e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation)
     group by 2, 3, 4
-) g
-order by array_position('{doubt,attention,rejected,ended}', g.kind), g.waiting desc, g.lifecycle, g.effect, g.reason
-limit $3
+), ranked as (
+    select g.*, row_number() over (partition by g.kind order by g.waiting desc, g.lifecycle, g.effect, g.reason) as place,
+        count(*) over (partition by g.kind) > $5 as more,
+        count(*) over (partition by g.kind, g.lifecycle, g.effect) as alike,
+        (sum(g.waiting) over (partition by g.kind, g.lifecycle, g.effect))::bigint as waiting_alike
+    from groups g
+    where ($3::text is null or g.lifecycle = $3) and ($4::text is null or g.effect = $4)
+)
+select kind, lifecycle, effect, reason, states, waiting, oldest, more, alike, waiting_alike
+from ranked
+where place <= $5
+order by array_position('{doubt,attention,rejected,ended}', kind), place

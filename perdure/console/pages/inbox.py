@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from perdure._operations.consequences import follows, takes_receipt
 from perdure._operations.doubts import count_doubts
-from perdure._operations.inbox import GROUPS, Group, read_inbox
+from perdure._operations.inbox import Group, read_inbox
 from perdure._operations.selection import oldest
 from perdure.console.chosen import DOUBT_FILTERS, Doubtful, doubtful_ones, open_ones, picked, place_of
 from perdure.console.evidence import evidence
@@ -28,44 +28,37 @@ _COLUMNS = ("lifecycle", "id", "generation", "effect", "key", "token", "attempts
 
 
 async def show(view: View) -> Response:
-    """The groups, those of one lifecycle or effect first where the address names one."""
+    """The groups; only those of one lifecycle or effect where the address names one."""
     reach, sources = view.reach(), view.sources
+    lifecycle, effect = view.query.get("lifecycle"), view.query.get("effect")
+    named = None if effect is None else effect.partition("/")[0]
 
     async def read() -> list[Group]:
         async with sources.reading() as connection:
-            return await read_inbox(connection, reach)
+            return await read_inbox(connection, reach, lifecycle, named)
 
-    seen = await sources.kept(("inbox", reach), read, fresh=2, stale=30)
-    lifecycle, effect = view.query.get("lifecycle"), view.query.get("effect")
-    groups = [
-        each
-        for each in seen.value
-        if lifecycle in (None, each.lifecycle) and (effect is None or effect.partition("/")[0] == each.effect)
-    ]
+    seen = await sources.kept(("inbox", reach, lifecycle, named), read, fresh=2, stale=30)
     shown = [
         (each, _address(view, each), follows(view.app, each.lifecycle, each.states[0], each.effect, ended=False))
         if each.kind == "doubt" and each.effect
         else (each, _address(view, each), {})
-        for each in groups
+        for each in seen.value
     ]
     return view.render(
         "inbox.html",
         seen=seen,
         shown=shown,
-        several=_several(groups),
+        several=_several(seen.value),
         jobs=sum(each.ended is None for each in view.console.jobs.all_of(view.person)),
-        cut=len(seen.value) >= GROUPS,
-        filtered=len(groups) < len(seen.value),
+        cut=any(each.more for each in seen.value),
+        only=" of ".join(each for each in (named, lifecycle) if each),
     )
 
 
-def _several(groups: Sequence[Group]) -> list[tuple[str, str, int, int]]:
-    """Lifecycle and effect of doubts with several reasons, with the number of groups and of doubts."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for each in groups:
-        if each.kind == "doubt" and each.effect:
-            found.setdefault((each.lifecycle, each.effect), []).append(each.waiting)
-    return [(*name, len(counts), sum(counts)) for name, counts in found.items() if len(counts) > 1]
+def _several(groups: Sequence[Group]) -> list[Group]:
+    """One of the groups of each effect whose doubts have several reasons."""
+    found = {(each.lifecycle, each.effect): each for each in groups if each.kind == "doubt" and each.alike > 1}
+    return list(found.values())
 
 
 async def doubts(view: View) -> Response:

@@ -1,0 +1,47 @@
+"""The inbox shows of each kind what waits for a person, and says nothing else about the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure._operations.inbox import GROUPS
+from tests.apps.talking import app
+from tests.integration.console.browsing import open_console, readable
+from tests.world import World
+
+pytestmark = pytest.mark.world(app)
+
+REASONS = GROUPS + 10
+"""Of as many doubts of `ring`; one `slow` was refused."""
+MANY = f"""
+    select perdure.start('ring', n::text, '{{}}') from generate_series(1, {REASONS}) n;
+    select perdure.start('slow', 'a', '{{}}');
+    update perdure.entity set attention = 'do-ring is in doubt: ?', state = 'doing' where lifecycle = 'ring';
+    update perdure.entity set attention = 'refused: no funds', state = 'failed' where lifecycle = 'slow';
+    insert into perdure.effect
+        (lifecycle, id, generation, key, effect, status, first_at, attempt_at, deadline, digest, token, why)
+        select 'ring', n::text, 0, 'ring/' || n || '/do-ring', 'do-ring', 'in_doubt', now(), now(), now(), '', 'x',
+            'request ' || n || ' timed out' from generate_series(1, {REASONS}) n;
+"""
+
+
+async def test_many_groups_of_one_kind_hide_no_group_of_another(world: World) -> None:
+    await world.db.execute(MANY)
+    async with open_console(world, app=app) as site:
+        ann = site.browser("ann", "settle")
+        everything = readable(await ann.get("/inbox"))
+        assert "refused: no funds" in everything
+        assert f"All {REASONS} in doubt: do-ring of ring , in {REASONS} groups" in everything
+        assert "There are more groups than are shown" in everything
+        slow = readable(await ann.get("/inbox?lifecycle=slow"))
+        assert "refused: no funds" in slow
+        assert "do-ring" not in slow
+        assert "There are more groups than are shown" not in slow
+
+
+async def test_a_filter_says_that_nothing_of_this_waits(world: World) -> None:
+    await world.db.execute(MANY)
+    async with open_console(world, app=app) as site:
+        text = readable(await site.browser("ann", "settle").get("/inbox?lifecycle=ring&effect=do-other"))
+        assert "Only do-other of ring is shown" in text
+        assert "Nothing of this waits for a person." in text
