@@ -63,5 +63,5 @@ async def select_findings(
 
 
 async def finding_kinds(connection: Connection, reach: Reach = EVERYTHING) -> list[dict[str, Any]]:
-    """Each kind that there is, with how many are left for a person and how many were mended."""
+    """Each kind that there is, with how many are left for a person and since when, and how many were mended."""
     return [dict(row) for row in await connection.fetch(query("finding_kinds"), *reach.columns)]

@@ -9,7 +9,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._operations.condition import POLLS, Condition
+from perdure._operations.findings import finding_kinds
 from perdure._operations.reach import EVERYTHING, Reach
+from perdure._operations.rejected import RejectedSelection, count_rejected
 from perdure._services.queues import Queue, queues, read_queue
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
@@ -27,14 +29,14 @@ async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> di
     """The figures of the database. The cost grows with open entities, never with finished ones.
 
     Args:
-        reach: limits what is open and in doubt; the rest is of everything.
+        reach: limits what is open, in doubt, rejected and found; the rest is of everything.
     """
     rows = [dict(row) for row in await connection.fetch(query("overview"), *reach.columns)]
     doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"), *reach.columns)]
     waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
-    rejected = await connection.fetchval(query("overview_rejected"))
-    findings = [dict(row) for row in await connection.fetch(query("overview_findings"))]
+    rejected, _ = await count_rejected(connection, RejectedSelection(reach=reach))
+    findings = await finding_kinds(connection, reach)
     reconcile = await connection.fetchrow(query("overview_reconciliation"))
     assert waiting is not None
     assert finished is not None

@@ -1,5 +1,6 @@
--- The kinds of the findings: $1 and $2 as in overview.sql.
-select f.kind, count(*) filter (where not f.mended) as left_over, count(*) filter (where f.mended) as mended
+-- The findings by kind: those left for a person and since when, and the mended ones. $1 and $2 as in overview.sql.
+select f.kind, count(*) filter (where not f.mended) as left_over, count(*) filter (where f.mended) as mended,
+    min(f.first_seen) filter (where not f.mended) as since
 from perdure.finding f
 where $1::text[] is null or exists (
     select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)

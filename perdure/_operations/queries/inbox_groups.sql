@@ -26,7 +26,8 @@ with groups as (
     from perdure.rejected j
     where $1::text[] is null or exists (
         select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
-        where (r.lifecycle is null or r.lifecycle = j.lifecycle) and r.tenant is null)
+        where (r.lifecycle is null or r.lifecycle = j.lifecycle) and (r.tenant is null or r.tenant = (
+            select i.tenant from perdure.ident i where i.lifecycle = j.lifecycle and i.id = j.id)))
     group by 2, 3, 4
     union all
     select 'ended', f.lifecycle, split_part(f.effect, '/', 1), coalesce(f.why, ''), array_agg(distinct i.final), count(*),

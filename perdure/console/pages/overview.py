@@ -55,9 +55,7 @@ async def show(view: View) -> Response:
         seen=seen,
         queues=queues.value,
         everything=everything,
-        problems=[
-            (each, _link(view, each, links)) for each in wrong if everything or each.kind in ("doubts", "attention")
-        ],
+        problems=[(each, _link(view, each, links)) for each in wrong],
         lifecycles=_lifecycles(seen.value, {name: each for name, each in pace.value.items() if everything}),
     )
 

@@ -45,3 +45,16 @@ async def test_a_filter_says_that_nothing_of_this_waits(world: World) -> None:
         text = readable(await site.browser("ann", "settle").get("/inbox?lifecycle=ring&effect=do-other"))
         assert "Only do-other of ring is shown" in text
         assert "Nothing of this waits for a person." in text
+
+
+async def test_what_was_rejected_waits_for_those_who_may_see_its_tenant(world: World) -> None:
+    await world.db.execute(
+        "select perdure.start('ring', 'a', '{}', tenant => 'acme');"
+        "with gone as (delete from perdure.outbox returning *) insert into perdure.rejected"
+        " (seq, lifecycle, id, generation, kind, body, reason)"
+        " select seq, lifecycle, id, generation, kind, body, 'its input does not fit' from gone"
+    )
+    async with open_console(world, app=app) as site:
+        text = readable(await site.browser("ann", "settle:ring@acme").get("/inbox"))
+        assert "1 rejected: start of ring its input does not fit" in text
+        assert "Nothing waits for a person." in readable(await site.browser("bob", "settle:ring@other").get("/inbox"))

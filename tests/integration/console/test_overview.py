@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.deadline import until
 from tests.integration.console.browsing import Browser, open_console, readable
 from tests.integration.operations.test_list import ENDED, ENTITIES
@@ -103,3 +105,36 @@ async def test_what_comes_from_data_is_shown_as_text(world: World) -> None:
         assert "<b>ann" not in page
         assert "\u202e" not in page
         assert "&lt;script&gt;alert(1)" in page
+
+
+async def test_somebody_with_some_roles_is_told_what_is_wrong_within_these(world: World) -> None:
+    await world.db.execute(ENTITIES)
+    await world.db.execute(
+        "insert into perdure.finding (kind, lifecycle, id, what, run) values ('lost', 'order', '3', 'x', 1);"
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)"
+        " values (1, 'order', '5', 0, 'start', '{}', 'x')"
+    )
+    async with open_console(world) as site:
+        await all_is_well(site.browser("bob", "look:parcel"))
+        text = readable(await site.browser("eve", "look:order@t1").get("/"))
+        assert "1 of order has been sending for longer than declared" in text
+        assert "1 start or message could not be delivered" in text
+        assert "1 finding is left for a person: lost" in text
+        text = readable(await site.browser("joe", "look:order@t0").get("/"))
+        assert "1 entity waits for a person: send of order is in doubt" in text
+        assert "longer than declared" not in text
+        assert "could not be delivered" not in text
+        assert "left for a person" not in text
+
+
+async def test_somebody_with_some_roles_is_told_that_temporal_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    async with open_console(world) as site:
+        browser = site.browser("bob", "look:parcel")
+
+        async def says_so() -> bool:
+            return "Temporal does not answer" in readable(await browser.get("/"))
+
+        await until(says_so, "it says that Temporal is away", every=0.2)
