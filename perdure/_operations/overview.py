@@ -11,7 +11,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._operations.condition import POLLS, Condition
 from perdure._operations.findings import finding_kinds
 from perdure._operations.reach import EVERYTHING, Reach
-from perdure._operations.rejected import RejectedSelection, count_rejected
 from perdure._services.queues import Queue, queues, read_queue
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
@@ -35,7 +34,7 @@ async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> di
     doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"), *reach.columns)]
     waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
-    rejected, _ = await count_rejected(connection, RejectedSelection(reach=reach))
+    rejected = await connection.fetchval(query("overview_rejected"), *reach.columns)
     findings = await finding_kinds(connection, reach)
     reconcile = await connection.fetchrow(query("overview_reconciliation"))
     assert waiting is not None

@@ -52,6 +52,8 @@ _FOUND = (
 class Selection:
     """A filter of open entities; what is None or False filters nothing.
 
+    In a copied database, those that are left to the original are neither stuck nor need a person.
+
     Attributes:
         state: as it is on record.
         condition: as far as the database alone shows it.
@@ -275,7 +277,7 @@ def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, li
         [clause for condition, clause in _SOUGHT.items() if condition is selection.condition]
         + [_UNKNOWN] * selection.in_doubt
         + [_UNDOUBTED] * selection.undoubted
-        + ["e.attention is not null"] * selection.attention
-        + ["e.stuck_at < now()"] * selection.stuck
+        + ["e.attention is not null and e.left_to is null"] * selection.attention
+        + ["e.stuck_at < now() and e.left_to is null"] * selection.stuck
     )
     return " ".join([among, "where", " and ".join(clauses) or "true"]), arguments

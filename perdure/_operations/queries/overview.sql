@@ -1,6 +1,7 @@
 -- Open entities by lifecycle and state: their number, the oldest in the state, how many need a person, and how many are in each
--- condition that the database alone can determine (as in selected.sql). It does not read finished entities. $1 and $2: pairs of
--- lifecycle and tenant, one of which must match; null = all; null inside a pair = any.
+-- condition that the database alone can determine (as in selected.sql). It does not read finished entities. In a copied database,
+-- those that are left to its original are open, and need nobody here. $1 and $2: pairs of lifecycle and tenant, one of which must
+-- match; null = all; null inside a pair = any.
 with busy as (
     select lifecycle, id, generation, bool_or(deadline >= now()) as held
     from perdure.effect where status = 'attempting'
@@ -12,8 +13,8 @@ with busy as (
 )
 select e.lifecycle, e.state, count(*) as open,
     greatest(extract(epoch from clock_timestamp() - min(e.since)), 0)::float as oldest_seconds,
-    count(*) filter (where e.stuck_at < clock_timestamp()) as stuck,
-    count(*) filter (where e.attention is not null) as attention,
+    count(*) filter (where e.stuck_at < clock_timestamp() and e.left_to is null) as stuck,
+    count(*) filter (where e.attention is not null and e.left_to is null) as attention,
     count(*) filter (where due.starts or (busy.held is null and due.id is not null)) as not_picked_up,
     count(*) filter (where busy.held and due.starts is not true) as held,
     count(*) filter (where not busy.held and due.starts is not true) as holder_gone,

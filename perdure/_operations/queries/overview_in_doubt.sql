@@ -1,6 +1,6 @@
--- Effects in doubt, and attempts past their deadline without an outcome, including those of ended entities; how many of their
--- entities wait for a person, and how many have ended. `effect` is the contract's name, without the suffix. $1 and $2 as in
--- overview.sql.
+-- Effects in doubt, and attempts past their deadline without an outcome, including those of ended entities, without those that a
+-- copied database leaves to its original; how many of their entities wait for a person, and how many have ended. `effect` is the
+-- contract's name, without the suffix. $1 and $2 as in overview.sql.
 select
     f.lifecycle, split_part(f.effect, '/', 1) as effect, count(*) as in_doubt,
     greatest(extract(epoch from clock_timestamp() - min(f.deadline)), 0)::float as oldest_seconds,
@@ -8,7 +8,7 @@ select
     count(*) filter (where e.id is null) as ended
 from perdure.effect f
 left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation
-where f.status in ('attempting', 'in_doubt') and (f.status = 'in_doubt' or f.deadline < clock_timestamp())
+where f.status in ('attempting', 'in_doubt') and (f.status = 'in_doubt' or f.deadline < clock_timestamp()) and e.left_to is null
     and ($1::text[] is null or exists (
         select from perdure.ident i, unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
         where i.lifecycle = f.lifecycle and i.id = f.id

@@ -16,6 +16,11 @@ import temporalio.client
 from temporalio import workflow
 
 from perdure import App, Lifecycle, PerdurePlugin, state
+from perdure._operations.doubts import DoubtSelection, read_doubts
+from perdure._operations.inbox import read_inbox
+from perdure._operations.overview import read_overview
+from perdure._operations.problems import problems
+from perdure._operations.selection import Selection, count
 from perdure._services.gauges import Gauges
 from perdure._worker.worker import new_worker
 from perdure.errors import InvalidSetting
@@ -156,6 +161,37 @@ async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Meter
     await here.gauges.once()
     assert await here.value(names.OPEN, lifecycle="repeat", state="failed") == 0
     assert await here.value(names.ATTENTION, lifecycle="repeat") == 0
+
+
+COPIED = """
+    select perdure.start('repeat', 'a', '{}'), perdure.start('escalate', 'b', '{}');
+    insert into perdure.effect
+        (lifecycle, id, generation, key, effect, status, first_at, attempt_at, deadline, digest, token)
+        values ('escalate', 'b', 0, 'k', 'do-escalate', 'in_doubt', now(), now(), now() - interval '1 hour', '', 'x');
+    with gone as (delete from perdure.outbox returning *)
+        insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
+        select seq, lifecycle, id, generation, kind, body, 'belongs to the original' from gone;
+    update perdure.entity set stuck_at = now() - interval '1 hour', attention = 'belongs to the original',
+        left_to = 'belongs to the original';
+"""
+"""What `perdure database claim --as copied` makes of it, in its own words."""
+
+
+async def test_what_a_copy_leaves_to_its_original_waits_for_nobody(world: World) -> None:
+    async with metered(world, relay=False) as here:
+        await world.db.execute(COPIED)
+        await here.gauges.once()
+        for lifecycle in ("repeat", "escalate"):
+            assert await here.value(names.OPEN, lifecycle=lifecycle, state="starting") == 1
+            for metric in (names.ATTENTION, names.PARKED, names.STUCK, names.REJECTED):
+                assert await here.value(metric, lifecycle=lifecycle) == 0, metric
+        for metric in (names.IN_DOUBT, names.IN_DOUBT_SECONDS):
+            assert await here.value(metric, lifecycle="escalate", effect="do-escalate") == 0
+        assert await read_doubts(world.db, DoubtSelection()) == []
+        assert await read_inbox(world.db) == []
+        assert problems(await read_overview(world.db), []) == []
+        selections = (Selection(attention=True), Selection(stuck=True))
+        assert [await count(world.db, each) for each in selections] == [0, 0]
 
 
 async def test_an_expired_effect_is_counted_by_whether_it_may_have_happened(world: World, here: Metered) -> None:
