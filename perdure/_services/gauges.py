@@ -1,4 +1,4 @@
-"""Reads the present state of entities and services from the database and from Temporal, and shows it as gauges.
+"""Reads the present state of entities and services from the database, and shows it as gauges.
 
 Every worker with metrics reads the same values, so a dashboard takes the maximum, not the sum. The values of labels are
 the app's declarations; `other` stands for an undeclared value.
@@ -6,17 +6,14 @@ the app's declarations; `other` stands for an undeclared value.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import asyncpg
-from temporalio.client import Client
 from temporalio.common import MetricMeter
 
-from perdure._services.queues import Queue, queues, read_queue
 from perdure._services.service import Service
 from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import ENDED, KINDS, VANISHED
@@ -32,11 +29,15 @@ query = queries(__name__)
 
 EVERY = 15.0
 """Seconds between two readings; more if a reading is slow, so that it takes at most a twentieth of the time."""
+RAREST = 120.0
+"""Seconds between two readings at most, however slow they are: after 300 s `PerdureBlind` fires."""
+FORGOTTEN = 300.0
+"""Seconds after which a value that was not read again is shown as unknown. Other workers may show a newer one, and the
+maximum would keep the old one. If it were shorter, alerts would end while the database restarts."""
 _LONGEST = 10.0
 _KINDS = ("start", "message", "wake")
 """The kinds of rows of the outbox."""
 _UNKNOWN = math.nan
-"""The value while Temporal does not answer, because an old value would look like a new one."""
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -46,21 +47,21 @@ class Gauges(Service):
 
     Args:
         pool: the app's database.
-        client: the client of Temporal.
         app: the app whose lifecycles, states and effects are shown.
-        settings: the task queue.
+        settings: whether reconciliations are configured.
         meter: the meter for the gauges.
         every: seconds between two readings; None = `EVERY`.
     """
 
     def __init__(
-        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter, every: float | None = None
+        self, pool: Pool, app: App, settings: Settings, meter: MetricMeter, every: float | None = None
     ) -> None:
         super().__init__("gauges", EVERY if every is None else every)
         self._pool = pool
-        self._client = client
         self._meter = meter
         self._at_least = self.every
+        self._read_at = time.monotonic()
+        self._shown: set[tuple[names.Metric, tuple[tuple[str, str], ...]]] = set()
         self._states = [(name, state) for name, each in app.lifecycles.items() for state in _open_states(each.declared)]
         self._effects = [
             (name, effect)
@@ -69,19 +70,13 @@ class Gauges(Service):
         ]
         self._lifecycles = list(app.lifecycles)
         self._rejected = [(name, kind) for name in [*self._lifecycles, names.OTHER] for kind in _KINDS]
-        self._queues = queues(app, settings)
         self._cleans_up = settings.reconciliation_every > 0
 
     async def once(self) -> bool:
-        """One reading. Temporal is read also if the database does not answer."""
-        try:
-            await self._read_database()
-        finally:
-            await self._read_task_queues()
-        return False
-
-    async def _read_database(self) -> None:
+        """One reading."""
         began = time.monotonic()
+        if began - self._read_at > FORGOTTEN:
+            self._forget()
         async with self._pool.acquire(timeout=5) as connection, connection.transaction(readonly=True):
             await connection.execute(bounds(statement=f"{_LONGEST:g}s"))
             open_ones = await connection.fetch(query("gauges_open"), self._lifecycles)
@@ -100,19 +95,9 @@ class Gauges(Service):
         self._show_reconciliation(found, reconciliation_age)
         self._show_vanished(vanished)
         show(self._meter, names.READ_AT, time.time())
-        self.every = max(self._at_least, 20 * (time.monotonic() - began))
-
-    async def _read_task_queues(self) -> None:
-        """Read all queues concurrently, because each question waits for its time-out while Temporal is away."""
-        asked = [read_queue(self._client, task_queue, kind) for task_queue, kind in self._queues]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for (task_queue, kind), answer in zip(self._queues, answers, strict=True):
-            self._show_task_queue(task_queue, kind, answer if isinstance(answer, Queue) else None)
-        if any(isinstance(answer, Queue) for answer in answers):
-            show(self._meter, names.TEMPORAL_ANSWERED_AT, time.time())
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        self._read_at = time.monotonic()
+        self.every = max(self._at_least, min(RAREST, 20 * (self._read_at - began)))
+        return False
 
     def _show_open(self, rows: Iterable[asyncpg.Record]) -> None:
         counts, oldest = dict.fromkeys(self._states, 0.0), dict.fromkeys(self._states, 0.0)
@@ -140,10 +125,10 @@ class Gauges(Service):
         self._show_all({names.IN_DOUBT: counts, names.IN_DOUBT_SECONDS: oldest, names.PARKED: waits})
 
     def _show_waiting(self, row: asyncpg.Record) -> None:
-        show(self._meter, names.RELAY_WAITING, row["waiting"])
-        show(self._meter, names.RELAY_LAG_SECONDS, row["lag"])
-        show(self._meter, names.BEHIND, row["behind"])
-        show(self._meter, names.RELAY_UNKNOWN, row["unknown"])
+        self._show(names.RELAY_WAITING, row["waiting"])
+        self._show(names.RELAY_LAG_SECONDS, row["lag"])
+        self._show(names.BEHIND, row["behind"])
+        self._show(names.RELAY_UNKNOWN, row["unknown"])
 
     def _show_rejected(self, rows: Iterable[asyncpg.Record]) -> None:
         counts = dict.fromkeys(self._rejected, 0.0)
@@ -156,7 +141,7 @@ class Gauges(Service):
         counts = dict.fromkeys([(kind.name,) for kind in KINDS], 0.0)
         counts |= {(row["kind"],): float(row["found"]) for row in rows if (row["kind"],) in counts}
         self._show_all({names.FINDINGS: counts})
-        show(self._meter, names.RECONCILIATION_AGE_SECONDS, age)
+        self._show(names.RECONCILIATION_AGE_SECONDS, age)
 
     def _show_vanished(self, rows: Iterable[asyncpg.Record]) -> None:
         counts = dict.fromkeys([(name, kind.name) for name in self._lifecycles for kind in (ENDED, VANISHED)], 0.0)
@@ -167,16 +152,18 @@ class Gauges(Service):
         }
         self._show_all({names.VANISHED: counts})
 
-    def _show_task_queue(self, task_queue: str, kind: str, seen: Queue | None) -> None:
-        labels = {"task_queue": task_queue, "kind": kind}
-        show(self._meter, names.POLLERS, len(seen.pollers) if seen else _UNKNOWN, **labels)
-        show(self._meter, names.BACKLOG, seen.backlog if seen else _UNKNOWN, **labels)
-        show(self._meter, names.BACKLOG_SECONDS, seen.age if seen else _UNKNOWN, **labels)
-
     def _show_all(self, gauges: Mapping[names.Metric, Numbers | Mapping[Any, float]]) -> None:
         for metric, values in gauges.items():
             for labels, value in values.items():
-                show(self._meter, metric, value, **dict(zip(metric.labels, labels, strict=True)))
+                self._show(metric, value, **dict(zip(metric.labels, labels, strict=True)))
+
+    def _show(self, metric: names.Metric, value: float, **labels: str) -> None:
+        self._shown.add((metric, tuple(labels.items())))
+        show(self._meter, metric, value, **labels)
+
+    def _forget(self) -> None:
+        for metric, labels in self._shown:
+            show(self._meter, metric, _UNKNOWN, **dict(labels))
 
 
 def _open_states(states: States[Any]) -> list[str]:

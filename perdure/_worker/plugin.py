@@ -42,6 +42,7 @@ from perdure._services.health import Health
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
 from perdure._services.polling import Polling
+from perdure._services.queue_gauges import QueueGauges
 from perdure._services.relay import relaying
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._services.services import Services
@@ -220,7 +221,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         client, config = worker.client, self.config
         services = relaying(pool, client, self.app, config, meter) if config.relay else []
         if meter is not None and config.gauges:
-            services.append(Gauges(pool, client, self.app, config, meter))
+            services += [Gauges(pool, self.app, config, meter), QueueGauges(client, self.app, config, meter)]
         if config.reconciliation and config.reconciliation_every:
             services.append(Watch(pool, plain(client), self.app, config, meter))
         if config.health is not None:

@@ -21,6 +21,7 @@ from perdure._services.gauges import Gauges
 from perdure._services.health import EventLoop, Health
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
+from perdure._services.queue_gauges import QueueGauges
 from perdure._services.relay import relaying
 from perdure._services.service import Service
 from perdure._services.services import Services
@@ -131,7 +132,7 @@ class ServiceProcess:
             if config.reconciliation_every:
                 services.append(Watch(pool, plain(client), app, config, meter))
         if Task.GAUGES in self._tasks and meter is not None:
-            services.append(Gauges(pool, client, app, config, meter))
+            services += [Gauges(pool, app, config, meter), QueueGauges(client, app, config, meter)]
         return services
 
 

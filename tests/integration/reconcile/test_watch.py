@@ -12,6 +12,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
 from perdure._reconcile.watch import Watch
 from perdure._services.gauges import Gauges
+from perdure._services.queue_gauges import QueueGauges
 from perdure._wire.carried import CARRIED, Carried
 from perdure.servers.ports import free_port
 from perdure.telemetry import names
@@ -145,9 +146,10 @@ async def counted(world: World) -> None:
     """Make sure that the gauges show what was found, by lifecycle and kind."""
     port = free_port()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(f"127.0.0.1:{port}")))
-    gauges = Gauges(world.client._pool, world.temporal_client, app, world.config, runtime.metric_meter)
+    gauges = Gauges(world.client._pool, app, world.config, runtime.metric_meter)
     await gauges.once()
-    here = Metered(port, world.temporal_client, gauges)
+    queues = QueueGauges(world.temporal_client, app, world.config, runtime.metric_meter)
+    here = Metered(port, world.temporal_client, gauges, queues)
     expected = {("staying", "ended"): 1, ("staying", "vanished"): 1, ("stubborn", "ended"): 1, ("faulty", "ended"): 0}
     for (lifecycle, kind), value in expected.items():
         assert await here.value(names.VANISHED, lifecycle=lifecycle, kind=kind) == value

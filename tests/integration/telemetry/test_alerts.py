@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ import pytest
 from temporalio.service import RPCError
 
 from infra.promtool import obtain_promtool
+from perdure._services import queue_gauges
+from perdure._services.gauges import RAREST
 from perdure._store.postgres import Database
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -56,6 +59,7 @@ def _written(labels: Mapping[str, str]) -> str:
 async def scraped(here: Metered) -> Scrape:
     """What Prometheus reads after a new reading of the gauges."""
     await here.gauges.once()
+    await here.queues.once()
     return await here.samples()
 
 
@@ -128,8 +132,9 @@ async def test_while_temporal_is_away_its_readings_are_no_numbers_and_an_alert_f
         assert value_in(quiet, names.POLLERS, **main) == 1
 
         own.stop()
+        await here.gauges.once()
         with pytest.raises(RPCError):
-            await here.gauges.once()
+            await here.queues.once()
         since = await here.value(names.TEMPORAL_ANSWERED_AT)
         assert since is not None
         read = await here.value(names.READ_AT)
@@ -150,7 +155,7 @@ async def test_while_temporal_is_away_its_readings_are_no_numbers_and_an_alert_f
 
         async def read_again() -> bool:
             try:
-                await here.gauges.once()
+                await here.queues.once()
             except RPCError:
                 return False
             return await here.value(names.POLLERS, **main) == 1
@@ -159,13 +164,67 @@ async def test_while_temporal_is_away_its_readings_are_no_numbers_and_an_alert_f
         assert (await here.value(names.TEMPORAL_ANSWERED_AT) or 0) > since
 
 
-async def test_temporal_is_read_while_the_database_gives_no_reading(world: World) -> None:
+async def test_a_slow_database_fires_no_alert_about_temporal_or_the_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jitter, temporals_time_out, statements = 1.2, 5, 9
+    assert (queue_gauges.EVERY * jitter + temporals_time_out) < threshold("PerdureTemporalAway")
+    assert RAREST * jitter + statements * 10 < threshold("PerdureBlind")
+    monkeypatch.setattr("perdure._services.gauges.RAREST", 20.0)
     async with metered(world) as here:
-        await here.gauges.once()
-        before = await here.value(names.TEMPORAL_ANSWERED_AT) or 0.0
+        before = await here.value(names.READ_AT) or 0.0
+        await world.db.execute(
+            "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
+            "values (1, 'lookup', 'a', 0, 'start', '{}', 'unfit'); alter table perdure.rejected rename to few; "
+            "create view perdure.rejected as select few.* from perdure.few, pg_sleep(1.2)"
+        )
+        try:
+            await here.gauges.once()
+        finally:
+            await world.db.execute("drop view perdure.rejected; alter table perdure.few rename to rejected")
+        assert (await here.value(names.READ_AT) or 0.0) > before
+        assert here.gauges.every == 20, "twenty times its duration would be more"
+
+
+def threshold(alert: str) -> float:
+    """Seconds that the newest of a time stamp may be old."""
+    found = re.search(rf"alert: {alert}\n(?:.*\n)*?\s+expr: .* > (\d+)\n", RULES.read_text())
+    assert found is not None
+    return float(found[1])
+
+
+async def test_a_worker_that_is_cut_off_from_the_database_keeps_no_alert_alive(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saw a rejected row. Another worker sees that somebody drops the row."""
+    async with metered(world) as here:
+        await all_quiet(world, here)
+        await world.db.execute("select perdure.start('lookup', 'a', '{\"seconds\": \"many\"}')")
+        seq = await world.until(lambda: world.db.fetchval("select seq from perdure.rejected"), "rejected")
+        await scraped(here)
+        reads = here.gauges._pool
         database = Database(world.dsn)
         here.gauges._pool = await database.open()
         await database.close()
+        await world.db.execute("select perdure.drop_rejected($1, 'ann', 'a test')", seq)
         with pytest.raises(asyncpg.InterfaceError, match="pool is clos"):
             await here.gauges.once()
-        assert (await here.value(names.TEMPORAL_ANSWERED_AT) or 0.0) > before
+        assert await here.value(names.REJECTED, lifecycle="lookup", kind="start") == 1, "a restart ends no alert"
+        monkeypatch.setattr("perdure._services.gauges.FORGOTTEN", 0.0)
+        with pytest.raises(asyncpg.InterfaceError, match="pool is clos"):
+            await here.gauges.once()
+        unknown = await here.value(names.REJECTED, lifecycle="lookup", kind="start")
+        assert unknown is not None
+        assert math.isnan(unknown)
+        cut_off = _of("a", {**await here.samples(), _only(await here.samples(), names.READ_AT): -10_000.0})
+        here.gauges._pool = reads
+        check_firing(tmp_path, [{**cut_off, **_of("b", await scraped(here))}] * 2, [])
+
+
+def _of(instance: str, scrape: Scrape) -> Scrape:
+    return {(name, labels | {("instance", instance)}): value for (name, labels), value in scrape.items()}
+
+
+def _only(scrape: Scrape, metric: names.Metric) -> tuple[str, frozenset[tuple[str, str]]]:
+    [found] = [key for key in scrape if key[0] == metric.name]
+    return found

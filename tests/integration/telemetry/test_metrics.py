@@ -22,6 +22,7 @@ from perdure._operations.overview import read_overview
 from perdure._operations.problems import problems
 from perdure._operations.selection import Selection, count
 from perdure._services.gauges import Gauges
+from perdure._services.queue_gauges import QueueGauges
 from perdure._worker.worker import new_worker
 from perdure.errors import InvalidSetting
 from perdure.servers.ports import free_port
@@ -69,9 +70,10 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 class Metered:
     """A worker in this process whose metrics can be read."""
 
-    def __init__(self, port: int, client: temporalio.client.Client, gauges: Gauges) -> None:
+    def __init__(self, port: int, client: temporalio.client.Client, gauges: Gauges, queues: QueueGauges) -> None:
         self.client = client
         self.gauges = gauges
+        self.queues = queues
         self._url = f"http://127.0.0.1:{port}/metrics"
 
     async def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -113,7 +115,8 @@ async def metered(world: World, app: App = app, **more: Any) -> AsyncIterator[Me
             await in_time(plugin.ready.wait())
             meter = meter_of(client)
             assert meter is not None
-            yield Metered(port, client, Gauges(world.client._pool, client, app, config, meter))
+            gauges = Gauges(world.client._pool, app, config, meter)
+            yield Metered(port, client, gauges, QueueGauges(client, app, config, meter))
 
 
 @pytest.fixture
@@ -228,12 +231,12 @@ async def test_the_gauges_show_the_age_of_a_database_that_was_never_reconciled(w
 async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
     async with metered(world) as here:
         quiet = world.config.model_copy(update={"task_queue": f"nobody-{world.scope}"})
-        here.gauges._queues = [*here.gauges._queues, (quiet.queue, "workflow")]
+        here.queues._queues = [*here.queues._queues, (quiet.queue, "workflow")]
         quietly = {"task_queue": quiet.queue, "kind": "workflow"}
         await here.client.start_workflow("lookup", Booking(), id="x", task_queue=quiet.queue)
 
         async def seen() -> bool:
-            await here.gauges.once()
+            await here.queues.once()
             main = world.config.queue
             ours = [await here.value(names.POLLERS, task_queue=main, kind=kind) for kind in ("workflow", "activity")]
             return ours == [1, 1] and await here.value(names.BACKLOG, **quietly) == 1
