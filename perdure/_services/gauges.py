@@ -48,7 +48,7 @@ class Gauges(Service):
     Args:
         pool: the app's database.
         app: the app whose lifecycles, states and effects are shown.
-        settings: whether reconciliations are configured.
+        settings: the interval of reconciliations.
         meter: the meter for the gauges.
         every: seconds between two readings; None = `EVERY`.
     """
@@ -70,7 +70,7 @@ class Gauges(Service):
         ]
         self._lifecycles = list(app.lifecycles)
         self._rejected = [(name, kind) for name in [*self._lifecycles, names.OTHER] for kind in _KINDS]
-        self._cleans_up = settings.reconciliation_every > 0
+        self._interval = settings.reconciliation_every
 
     async def once(self) -> bool:
         """One reading."""
@@ -86,13 +86,13 @@ class Gauges(Service):
             rejected = await connection.fetch(query("gauges_rejected"))
             found = await connection.fetch(query("gauges_findings"))
             vanished = await connection.fetch(query("gauges_vanished"))
-            reconciliation_age = await connection.fetchval(query("gauges_reconciliation")) if self._cleans_up else 0.0
+            age = await connection.fetchval(query("gauges_reconciliation"), self._interval) if self._interval else 0.0
         self._show_open(open_ones)
         self._show_doubt(in_doubt, parked)
         assert waiting is not None
         self._show_waiting(waiting)
         self._show_rejected(rejected)
-        self._show_reconciliation(found, reconciliation_age)
+        self._show_reconciliation(found, age)
         self._show_vanished(vanished)
         show(self._meter, names.READ_AT, time.time())
         self._read_at = time.monotonic()

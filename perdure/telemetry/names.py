@@ -116,7 +116,8 @@ MENDED = Metric("perdure_mended_total", "counter", "differences that reconciliat
 RECONCILIATION_AGE_SECONDS = Metric(
     "perdure_reconciliation_age_seconds",
     "gauge",
-    "time since the last finished full reconciliation began, or since they are configured; 0 = not configured",
+    "time since the last finished full reconciliation began; if none was due for some time, since one interval before "
+    "the next one began; 0 = not configured",
     unit="seconds",
 )
 READ_AT = Metric(

@@ -228,6 +228,27 @@ async def test_the_gauges_show_the_age_of_a_database_that_was_never_reconciled(w
         assert 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 3700
 
 
+@pytest.mark.parametrize("last", ["never", "'300 days'"])
+async def test_the_age_of_the_last_reconciliation_leaves_out_the_time_in_which_none_was_configured(
+    world: World, last: str
+) -> None:
+    """Two have begun since it is configured, and none of them has ended."""
+    async with metered(world, reconciliation_every=24.0, reconciliation=False) as here:
+        await world.db.execute(
+            "delete from perdure.reconciliation;"
+            "update perdure.migration set applied_at = clock_timestamp() - interval '1 year';"
+            "insert into perdure.reconciliation (asked_by, began_at, summary)"
+            " values ('x', now() - interval '2 hours', '{}'), ('x', now() - interval '1 hour', '{}')"
+        )
+        if last != "never":
+            await world.db.execute(
+                "insert into perdure.reconciliation (asked_by, began_at, ended_at, summary)"
+                f" values ('x', now() - interval {last}, now() - interval {last}, '{{}}')"
+            )
+        await here.gauges.once()
+        assert 26 * 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 27 * 3600
+
+
 async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
     async with metered(world) as here:
         quiet = world.config.model_copy(update={"task_queue": f"nobody-{world.scope}"})
