@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from perdure._operations.durations import shown
@@ -69,7 +70,7 @@ def _doubts(seen: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(
                 "doubts",
                 f"{what} for a person: {row['effect']} of {row['lifecycle']} is in doubt, the oldest for "
-                f"{shown(row['oldest_seconds'])}",
+                f"{shown(row['oldest_parked_seconds'])}",
                 lifecycle=row["lifecycle"],
                 effect=row["effect"],
             )
@@ -81,16 +82,12 @@ def _rejected(seen: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _attention(seen: Mapping[str, Any]) -> Iterator[Problem]:
-    parked: dict[str, int] = {}
-    for row in seen["in_doubt"]:
-        parked[row["lifecycle"]] = parked.get(row["lifecycle"], 0) + row["parked"]
-    for lifecycle in dict.fromkeys(row["lifecycle"] for row in seen["open"]):
-        rows = [row for row in seen["open"] if row["lifecycle"] == lifecycle and row["attention"]]
-        more = sum(row["attention"] for row in rows) - parked.get(lifecycle, 0)
-        if more > 0:
-            states = ", ".join(row["state"] for row in rows)
-            needs = "needs" if more == 1 else "need"
-            yield Problem("attention", f"{more:,} of {lifecycle} {needs} a person ({states})", lifecycle=lifecycle)
+    rows = [row for row in seen["open"] if row["attention"] > row["parked"]]
+    for lifecycle, those in groupby(rows, lambda row: row["lifecycle"]):
+        counts = {row["state"]: row["attention"] - row["parked"] for row in those}
+        more, states = sum(counts.values()), ", ".join(counts)
+        needs = "needs" if more == 1 else "need"
+        yield Problem("attention", f"{more:,} of {lifecycle} {needs} a person ({states})", lifecycle=lifecycle)
 
 
 def _stuck(seen: Mapping[str, Any]) -> Iterator[Problem]:

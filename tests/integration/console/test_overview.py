@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from perdure._operations.overview import read_overview
+from perdure._operations.problems import problems
 from tests.deadline import until
 from tests.integration.console.browsing import Browser, open_console, readable
 from tests.integration.operations.test_list import ENDED, ENTITIES
@@ -40,6 +42,26 @@ async def test_what_is_wrong_stands_first_in_words(world: World) -> None:
         assert wrong < text.index("1 of order has been sending for longer than declared") < text.index("Lifecycles")
         assert "order sending 3" in text
         assert "parcel starting 1" in text
+
+
+async def test_what_is_wrong_counts_each_entity_once_and_ages_what_waits_alone(world: World) -> None:
+    """One entity with two doubts, one that was refused, and one that ended 90 days ago with a doubt."""
+    await world.db.execute("""
+        select perdure.start('order', id, '{}') from unnest('{two,refused}'::text[]) id;
+        update perdure.entity set attention = 'send is in doubt: ?' where id = 'two';
+        update perdure.entity set attention = 'charge was refused' where id = 'refused';
+        insert into perdure.effect
+            (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
+            select id || effect, 'order', id, 0, effect, 't', 'in_doubt', 'd', now() - ago, now() - ago, now() - ago
+            from (values ('two', 'send', '1 h'::interval), ('two', 'charge', '2 h'), ('ended', 'send', '90 d'))
+                x (id, effect, ago)
+    """)
+    found = [each.sentence for each in problems(await read_overview(world.db), [])]
+    assert found == [
+        "1 entity waits for a person: charge of order is in doubt, the oldest for 2 h",
+        "1 entity waits for a person: send of order is in doubt, the oldest for 1 h",
+        "1 of order needs a person (starting)",
+    ]
 
 
 async def test_somebody_sees_the_lifecycles_and_tenants_of_their_roles_alone(world: World) -> None:
