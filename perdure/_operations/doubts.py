@@ -10,6 +10,7 @@ from typing import Any
 from perdure._operations.bulk import Name
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.selection import PAGE, Named
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure._text.shown import command
@@ -184,7 +185,7 @@ def _sql(selection: DoubtSelection) -> tuple[str, list[Any]]:
         "f.key = any(${})": selection.keys,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
-    clauses = [clause.format(n) for n, clause in enumerate(given, 1)] + ["e.lifecycle is null"] * selection.ended
-    clauses += ["e.attention is not null and f.status = 'in_doubt'"] * selection.waiting
-    within, pairs = selection.reach.sql("f.lifecycle", "i.tenant", len(given))
-    return " and ".join([query("doubts"), *clauses, *within]), [*given.values(), *pairs]
+    clauses = [clause.format(n) for n, clause in enumerate(given, 2)] + ["e.lifecycle is null"] * selection.ended
+    clauses += ["e.attention ~ $1 and f.status = 'in_doubt'"] * selection.waiting
+    within, pairs = selection.reach.sql("f.lifecycle", "i.tenant", 1 + len(given))
+    return " and ".join([query("doubts"), *clauses, *within]), [ABOUT_DOUBT, *given.values(), *pairs]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure._operations.reach import EVERYTHING, Reach
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 
@@ -50,5 +51,5 @@ async def read_inbox(
     Args:
         lifecycle, effect: only those of this lifecycle, or effect without a suffix; None = all.
     """
-    rows = await connection.fetch(query("inbox_groups"), *reach.columns, lifecycle, effect, GROUPS)
+    rows = await connection.fetch(query("inbox_groups"), *reach.columns, lifecycle, effect, GROUPS, ABOUT_DOUBT)
     return [Group(**{**row, "states": tuple(row["states"])}) for row in rows]

@@ -12,6 +12,7 @@ from perdure._operations.condition import POLLS, Condition
 from perdure._operations.findings import finding_kinds
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._services.queues import Queue, queues, read_queue
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
 from perdure.app import App
@@ -30,8 +31,8 @@ async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> di
     Args:
         reach: limits what is open, in doubt, rejected and found; the rest is of everything.
     """
-    rows = [dict(row) for row in await connection.fetch(query("overview"), *reach.columns)]
-    doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"), *reach.columns)]
+    rows = [dict(row) for row in await connection.fetch(query("overview"), *reach.columns, ABOUT_DOUBT)]
+    doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"), *reach.columns, ABOUT_DOUBT)]
     waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
     rejected = await connection.fetchval(query("overview_rejected"), *reach.columns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure._operations.undone import undone
+from perdure._store.parked import is_about_doubt
 from perdure.app import App
 from perdure.client.records import EntityStatus
 from perdure.contracts.outcomes import EffectStatus
@@ -32,7 +33,7 @@ def _resolve(standing: EntityStatus, app: App | None, is_gone: bool) -> str | No
         return f"too late: already {standing.state}" if standing.final else "nothing of it is in doubt"
     if standing.final:
         return None
-    if standing.attention is None or not any(each.status is EffectStatus.IN_DOUBT for each in unknown):
+    if not is_about_doubt(standing.attention) or not any(each.status is EffectStatus.IN_DOUBT for each in unknown):
         return f"the doubt policy of {unknown[0].effect} is at work: no person is asked yet"
     return _gone(is_gone)
 
@@ -47,9 +48,8 @@ def _retry(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None
     if undone(standing.effects):
         return None
     if parked:
-        return (
-            f"{parked[0]} is in doubt: nobody knows whether it happened, so settle it" if standing.attention else None
-        )
+        settle = f"{parked[0]} is in doubt: nobody knows whether it happened, so settle it"
+        return settle if is_about_doubt(standing.attention) else None
     if standing.attention is None:
         at_work = EffectStatus.ATTEMPTING in statuses
         return "an attempt is under way" if at_work else f"nothing waits for a retry in state {standing.state}"

@@ -16,6 +16,7 @@ from perdure._operations.condition import Condition
 from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.undone import read_undone
 from perdure._store.finding_kinds import KINDS
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure.app import App
@@ -28,8 +29,8 @@ query = queries(__name__)
 PAGE = 500
 """Rows of one page."""
 _UNDOUBTED = (
-    "not exists (select from perdure.effect d where d.lifecycle = e.lifecycle and d.id = e.id "
-    "and d.generation = e.generation and d.status = 'in_doubt')"
+    "(e.attention !~ ${} or not exists (select from perdure.effect d where d.lifecycle = e.lifecycle and d.id = e.id "
+    "and d.generation = e.generation and d.status = 'in_doubt'))"
 )
 _ATTEMPTING = "(e.lifecycle, e.id) in (select a.lifecycle, a.id from perdure.effect a where a.status = 'attempting')"
 _SOUGHT = {
@@ -64,7 +65,7 @@ class Selection:
         finding: a reconciliation left a finding of this kind about it for a person.
         limit: at most so many, over all pages.
         reason: why it needs a person, exactly.
-        undoubted: no effect of its generation is in doubt.
+        undoubted: no effect of its generation waits for a person.
         until: in its state since then at the latest; or begun by then, if nothing else here regards the state.
         reach: within it.
     """
@@ -263,6 +264,7 @@ def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, li
         _FOUND: selection.finding,
         "e.since < now() - ${}::interval": selection.older_than,
         "e.attention = ${}": selection.reason,
+        _UNDOUBTED: ABOUT_DOUBT if selection.undoubted else None,
         # A time in the future is one of before the clock went back.
         f"({since} <= ${{0}} or {since} > clock_timestamp())": selection.until,
     }
@@ -276,7 +278,6 @@ def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, li
     clauses += (
         [clause for condition, clause in _SOUGHT.items() if condition is selection.condition]
         + [_UNKNOWN] * selection.in_doubt
-        + [_UNDOUBTED] * selection.undoubted
         + ["e.attention is not null and e.left_to is null"] * selection.attention
         + ["e.stuck_at < now() and e.left_to is null"] * selection.stuck
     )

@@ -26,6 +26,7 @@ from perdure._reconcile.unreadable import unreadable
 from perdure._reconcile.writing import HELD, fetch
 from perdure._services.service import EXPECTED_ERRORS
 from perdure._store.finding_kinds import UNREADABLE
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.sql import queries
 from perdure.errors import InvalidEntity, UnstorableWrite
 
@@ -56,7 +57,7 @@ async def open_entities(context: Context, cursor: object = None) -> int:
     only = (context.only.lifecycle, context.only.id) if context.only else (None, None)
     lifecycles = list(context.app.lifecycles)
     page = query("open_for_reconciliation")
-    while found := await fetch(context, page, lifecycles, place.lifecycle, place.id, PAGE, *only):
+    while found := await fetch(context, page, lifecycles, place.lifecycle, place.id, PAGE, *only, ABOUT_DOUBT):
         await _look(context, [row for each in found if (row := _row(each))])
         place = _Place(found[-1]["lifecycle"], found[-1]["id"], place.seen + len(found))
         context.beat([place.lifecycle, place.id, place.seen])

@@ -17,6 +17,7 @@ from temporalio.common import MetricMeter
 from perdure._services.service import Service
 from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import ENDED, KINDS, VANISHED
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries, shared
 from perdure.app import App
@@ -81,7 +82,7 @@ class Gauges(Service):
             await connection.execute(bounds(statement=f"{_LONGEST:g}s"))
             open_ones = await connection.fetch(query("gauges_open"), self._lifecycles)
             in_doubt = await connection.fetch(query("gauges_in_doubt"), self._lifecycles)
-            parked = await connection.fetch(query("gauges_parked"), self._lifecycles)
+            parked = await connection.fetch(query("gauges_parked"), self._lifecycles, ABOUT_DOUBT)
             waiting = await connection.fetchrow(shared("gauges_waiting"))
             rejected = await connection.fetch(query("gauges_rejected"))
             found = await connection.fetch(query("gauges_findings"))

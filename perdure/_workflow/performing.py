@@ -389,6 +389,7 @@ class Performance(Generic[In, Out]):
         await pauses.read(FenceOp.LOST, why="no word of how it ended")
         if not self.record.in_doubt or self.known.effect.in_flight > 0:
             return
+        # `ABOUT_DOUBT` in _store/parked.py matches this text.
         if await self._need_person(f"is in doubt: {self.known.effect.why or 'no word of how it ended'}"):
             self._attempts.acted()
         if not self.record.is_behind:

@@ -1,13 +1,13 @@
 -- Everything that needs a person, in groups: doubts by effect and reason, other attention by its text, rejected rows by reason,
 -- and doubts of ended entities; without what a copied database leaves to its original. $1 and $2 as in overview.sql; $3 lifecycle
 -- and $4 effect, null = all; up to $5 groups of each kind, the largest first. `alike` and `waiting_alike` count all groups of the
--- same kind, lifecycle and effect.
+-- same kind, lifecycle and effect. $6: `ABOUT_DOUBT`.
 with groups as (
     select 'doubt' as kind, f.lifecycle, split_part(f.effect, '/', 1) as effect, coalesce(f.why, '') as reason,
         array_agg(distinct e.state) as states, count(*) as waiting, min(f.attempt_at) as oldest
     from perdure.effect f
     join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation
-    where f.status = 'in_doubt' and e.attention is not null and e.left_to is null and ($1::text[] is null or exists (
+    where f.status = 'in_doubt' and e.attention ~ $6 and e.left_to is null and ($1::text[] is null or exists (
         select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
         where (r.lifecycle is null or r.lifecycle = e.lifecycle) and (r.tenant is null or r.tenant = e.tenant)))
     group by 2, 3, 4
@@ -17,10 +17,9 @@ with groups as (
     where e.attention is not null and e.left_to is null and ($1::text[] is null or exists (
         select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
         where (r.lifecycle is null or r.lifecycle = e.lifecycle) and (r.tenant is null or r.tenant = e.tenant)))
-        and not exists (
+        and (e.attention !~ $6 or not exists (
             select from perdure.effect f
-            where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation
-                and f.status = 'in_doubt')
+            where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status = 'in_doubt'))
     group by 2, 4
     union all
     select 'rejected', j.lifecycle, j.kind, j.reason, '{}', count(*), min(j.rejected_at)

@@ -1,12 +1,12 @@
 -- Effects in doubt, and attempts past their deadline without an outcome, including those of ended entities, without those that a
 -- copied database leaves to its original; how many of their entities wait for a person and since when, and how many have ended.
--- `effect` is the contract's name, without the suffix. $1 and $2 as in overview.sql.
+-- `effect` is the contract's name, without the suffix. $1 to $3 as in overview.sql.
 select
     f.lifecycle, split_part(f.effect, '/', 1) as effect, count(*) as in_doubt,
     greatest(extract(epoch from clock_timestamp() - min(f.deadline)), 0)::float as oldest_seconds,
-    greatest(extract(epoch from clock_timestamp() - min(f.deadline) filter (where e.attention is not null and f.status = 'in_doubt')),
+    greatest(extract(epoch from clock_timestamp() - min(f.deadline) filter (where e.attention ~ $3 and f.status = 'in_doubt')),
         0)::float as oldest_parked_seconds,
-    count(distinct e.id) filter (where e.attention is not null and f.status = 'in_doubt') as parked,
+    count(distinct e.id) filter (where e.attention ~ $3 and f.status = 'in_doubt') as parked,
     count(*) filter (where e.id is null) as ended
 from perdure.effect f
 left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation

@@ -1,6 +1,6 @@
 -- A page of open entities for a reconciliation, in the order of their keys: $1 lifecycles, after the key $2, $3, up to $4, only the
 -- entity $5, $6 if these are not null. It skips entities with a start in the outbox or in `rejected`, and those that a copied
--- database leaves to its original.
+-- database leaves to its original. $7: `ABOUT_DOUBT`, for doubts that wait for a person.
 select
     e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attention, e.created_at, e.workflow_id, i.version,
     greatest(e.created_at, to_timestamp(i.version / 1e6)) as written_at,
@@ -14,7 +14,7 @@ left join lateral (
         'attempts', f.attempts, 'lookup_hint', f.lookup_hint, 'why', f.why) order by f.first_at)::text as doubts
     from perdure.effect f
     where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status = 'in_doubt'
-) d on e.attention is not null
+) d on e.attention ~ $7
 where (e.lifecycle, e.id) > ($2, $3) and e.lifecycle = any($1)
     and ($5::text is null or (e.lifecycle, e.id) = ($5, $6))
     and e.left_to is null

@@ -19,7 +19,7 @@ EVERY_CONDITION = """
     select perdure.start('a', n, '{}') from unnest(array['start', 'later', 'again', 'told', 'wanted', 'held', 'gone',
         'both', 'parked', 'waits', 'old generation']) n;
     delete from perdure.outbox where id <> 'start';
-    update perdure.entity set attention = 'x is in doubt' where id = 'parked';
+    update perdure.entity set attention = 'x is in doubt: ?' where id = 'parked';
     insert into perdure.outbox (lifecycle, id, generation, kind, due_at, not_before) values
         ('a', 'later', 0, 'start', now() + interval '1 h', now() + interval '1 h'),
         ('a', 'again', 0, 'start', null, now()),

@@ -100,7 +100,7 @@ async def test_status_reports_doubts_finished_entities_and_findings(world: World
     assert "no reconciliation has run yet" in await status(world)
     await world.db.execute(
         "select perdure.start('a', n::text, '{}') from generate_series(1, 4) n; "
-        "update perdure.entity set attention = 'x is in doubt' where id = '1'; "
+        "update perdure.entity set attention = 'x is in doubt: ?' where id = '1'; "
         "insert into perdure.effect "
         "(key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline) "
         "select n::text, 'a', n::text, 0, 'x/' || n, 't', "

@@ -313,7 +313,7 @@ async def test_a_key_that_no_index_takes_beside_its_id_is_reported_for_each_effe
         "attempt_at, deadline) values ($1, $2, $3, 0, 'do', '', 'in_doubt', '', now(), now(), now())",
         [(Key.of(entity, "do", each), entity.lifecycle, entity.id) for each in suffixes],
     )
-    await world.db.execute("update perdure.entity set attention = 'an effect is in doubt'")
+    await world.db.execute("update perdure.entity set attention = 'an effect is in doubt: ?'")
     await reconciliation.open_entities()
     await reconciliation.open_entities()
     about = await world.db.fetch("select about from perdure.finding where kind = 'parked'")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure._store.parked import ABOUT_DOUBT
 from perdure._store.sql import queries
 from perdure._wire.writes import EffectView
 from tests.integration.retention.months import finished, perdure
@@ -24,8 +25,9 @@ async def test_a_time_far_from_today_is_read_in_any_time_zone(db: Connection, zo
     view = EffectView.model_validate_json(await db.fetchval("select perdure.effect_view('booking/a/mail')"))
     assert view.first_at == datetime.fromisoformat(since)
     assert view.in_flight > 0
-    await db.execute("delete from perdure.outbox; update perdure.entity set attention = 'in doubt'")
-    rows = await db.fetch(queries("perdure._reconcile")("open_for_reconciliation"), ["booking"], "", "", 10, None, None)
+    await db.execute("delete from perdure.outbox; update perdure.entity set attention = 'mail is in doubt: ?'")
+    query = queries("perdure._reconcile")("open_for_reconciliation")
+    rows = await db.fetch(query, ["booking"], "", "", 10, None, None, ABOUT_DOUBT)
     [doubt] = json.loads(rows[0]["doubts"])
     assert datetime.fromisoformat(doubt["first_at"]) == datetime.fromisoformat(since)
     assert datetime.fromisoformat(doubt["deadline"]) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
