@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ query = queries(__name__)
 WINDOW, MOST = 2000, 20_000
 """Transitions before the newest one that are looked at again, because the later of two may be committed first; and how
 many are looked at in any case."""
+SHARE = 20
+"""A look at what waits for a person reads all of it, and the next one comes after so many times its duration."""
 _QUIET = 5
 """Looks without a newer transition after which nothing earlier is expected any more."""
 
@@ -32,15 +35,22 @@ def change_of(lifecycle: str, entity_id: str) -> Callable[[Connection], Awaitabl
 
 @dataclass(slots=True)
 class Changes:
-    """Returns at each call whether something within reach was put on record since the call before."""
+    """Returns at each call whether something within reach was put on record since the call before: a transition, or
+    something else that waits for a person."""
 
     reach: Reach
     _newest: int | None = None
     _quiet: int = 0
     _seen: frozenset[int] = field(default_factory=frozenset)
+    _waiting: str | None = None
+    _looks_at: float = 0.0
 
     async def __call__(self, connection: Connection) -> bool:
         """Whether it was."""
+        recorded = await self._recorded(connection)
+        return await self._waits_for_other(connection) or recorded
+
+    async def _recorded(self, connection: Connection) -> bool:
         newest = await connection.fetchval(query("newest_transition")) or 0
         before, self._newest = self._newest, newest
         if self.reach.is_everything:
@@ -52,3 +62,15 @@ class Changes:
         rows = await connection.fetch(query("transitions_within"), after, *self.reach.columns)
         seen, self._seen = self._seen, frozenset(row["seq"] for row in rows)
         return before is not None and not self._seen <= seen
+
+    async def _waits_for_other(self, connection: Connection) -> bool:
+        began = time.monotonic()
+        if began < self._looks_at:
+            return False
+        before, self._waiting = (
+            self._waiting,
+            await connection.fetchval(query("waiting_for_person"), *self.reach.columns),
+        )
+        now = time.monotonic()
+        self._looks_at = now + SHARE * (now - began)
+        return before not in (None, self._waiting)

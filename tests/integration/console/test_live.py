@@ -98,3 +98,45 @@ async def test_a_stream_ends_with_the_session(world: World, monkeypatch: pytest.
             await open_page.until("signed-out")
             monkeypatch.setattr(site.console.identity, "person", known)
         assert site.console.live.streams == 0
+
+
+async def test_a_page_is_told_of_a_doubt_a_message_and_a_rejection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them is a transition."""
+    monkeypatch.setattr(live, "EVERY", 0.05)
+    monkeypatch.setattr(live, "BEAT", 0.2)
+    await world.db.execute("""
+        select perdure.start('order', id, '{}', tenant => 'acme') from unnest('{a,b}'::text[]) id;
+        insert into perdure.effect
+            (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
+            values ('k', 'order', 'a', 0, 'send', 't', 'attempting', 'd', now(), now(), now() + interval '1 h')
+    """)
+    async with open_console(world) as site:
+        everybody, ann = site.browser("bob"), site.browser("ann", "look@acme")
+        async with (
+            stream(everybody, "/live") as everything,
+            stream(ann, "/live") as hers,
+            stream(ann, "/live?lifecycle=order&id=a") as a,
+            stream(ann, "/live?lifecycle=order&id=b") as b,
+            stream(site.browser("eve", "look@other"), "/live") as others,
+        ):
+            for each in (everything, hers, a, b, others):
+                await each.until("beat")
+            await world.db.execute("update perdure.effect set status = 'in_doubt'")
+            for each in (everything, hers, a):
+                await each.until("changed", 1)
+            await world.db.execute(
+                "insert into perdure.message (lifecycle, id, generation, message_id, kind, name)"
+                " values ('order', 'a', 0, 'm', 'signal', 'hear')"
+            )
+            await a.until("changed", 2)
+            await world.db.execute(
+                "with gone as (delete from perdure.outbox where id = 'b' returning *) insert into perdure.rejected "
+                "(seq, lifecycle, id, generation, kind, body, reason) "
+                "select seq, lifecycle, id, generation, kind, body, 'unfit' from gone"
+            )
+            for each, times in ((everything, 2), (hers, 2), (b, 1)):
+                await each.until("changed", times)
+            await others.until("beat", others.seen.count("beat") + 2)
+            assert "changed" not in others.seen, "nobody is told of what others have"
