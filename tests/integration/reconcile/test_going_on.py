@@ -124,3 +124,18 @@ async def test_a_hundred_reconciliations_are_kept_on_record(world: World) -> Non
         begun = await begin(context.pool, world.config, ReconciliationRequest(by="test"), "e")
         await end(context.pool, Done(begun=begun))
         assert await world.db.fetchval("select count(*) from perdure.reconciliation") == 100
+
+
+async def test_a_hundred_reconciliations_of_one_entity_leave_the_last_of_everything_on_record(world: World) -> None:
+    """Without it, its age would be that of the database, and a further one would be due."""
+    async with reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        context = await reconciliation.context()
+        await world.db.execute(
+            "insert into perdure.reconciliation (asked_by, ended_at, summary)"
+            " select 'test', now(), case when n > 2 then '{\"only\": [\"staying\", \"a\"]}' else '{}' end::jsonb"
+            " from generate_series(1, 150) n"
+        )
+        begun = await begin(context.pool, world.config, ReconciliationRequest(by="test"), "e")
+        await end(context.pool, Done(begun=begun))
+        kept = await world.db.fetch("select run from perdure.reconciliation order by run")
+        assert [begun.run - row["run"] for row in kept[:2]] == [149, 99]
