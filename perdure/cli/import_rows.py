@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, InvalidSource, of_table
-from perdure._reconcile.importing.rows import Doubt, Import, Imported
+from perdure._reconcile.importing.rows import Import, Imported
 from perdure._store.connecting import connect_for_long_work
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
@@ -58,8 +59,10 @@ def import_rows(
     since: Annotated[str | None, typer.Option(help="column or SQL expression: when a job began the row")] = None,
     query: Query = None,
     effect: Annotated[
-        str | None,
-        typer.Option(help="what the job may have done, /suffix included; default: the lifecycle's only effect"),
+        list[str] | None,
+        typer.Option(
+            help="what a job may have done, as EFFECT or EFFECT/SUFFIX; may be given often; default: the only effect"
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(help="rows in one transaction", min=1, max=5000)] = 200,
     rate: Annotated[float, typer.Option(help="rows per second at most; 0 = no limit", min=0)] = 500,
@@ -76,7 +79,7 @@ def import_rows(
     begun, free = tuple(processing or ()), tuple(waiting or ())
     if not begun + free or set(begun) & set(free):
         raise typer.BadParameter("give --waiting or --processing or both, each status to one of them")
-    doubt = Doubt.of(loaded, begun, effect) if begun else None
+    doubt = Doubt.of(loaded, begun, effect or ()) if begun else None
 
     async def found(db: Connection) -> ExistingWork:
         sql = query or await _of_table(db, loaded, table, key, column, given, since)

@@ -1,7 +1,7 @@
 """Importing: starts lifecycles for rows of work from before Perdure. It can be stopped and run again.
 
-If an older job may have begun the work of a row, the same transaction records the effect as in doubt, so that the
-effect's doubt policy settles it first.
+If an older job may have begun the work of a row, the same transaction records its effects as in doubt, so that their
+doubt policies settle them first.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import asyncpg
 
 from perdure._reconcile.importing.apart import apart
+from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json, name_of
-from perdure.contracts.effects import Effect
-from perdure.contracts.keys import Entity, Key, slot_of
-from perdure.contracts.policies import Dedupe
+from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import parsed
-from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
+from perdure.errors import InvalidEntity, InvalidInput, NotNow
 
 query = queries(__name__)
 
@@ -60,48 +58,6 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """The effect that a row in one of the statuses `processing` may have performed already.
-
-    Attributes:
-        processing: statuses of rows that an older job may have begun.
-        effect: the effect of that job.
-        suffix: the suffix of its performance.
-    """
-
-    processing: tuple[str, ...]
-    effect: Effect[Any, Any]
-    suffix: str | None = None
-
-    @classmethod
-    def of(cls, lifecycle: type[Lifecycle[Any, Any]], processing: Sequence[str], slot: str | None) -> Doubt:
-        """The doubt of a lifecycle's rows.
-
-        Args:
-            slot: name of the effect, with `/suffix` if it has one; None = the lifecycle's only effect.
-
-        Raises:
-            DeclarationError: the lifecycle has no such effect, or has several and none is named.
-        """
-        name, _, suffix = (slot or "").partition("/")
-        fitting = [each for each in lifecycle.effects if not slot or name in each.names]
-        if len(fitting) != 1:
-            names = ", ".join(each.name for each in lifecycle.effects) or "none"
-            asked = f"has no effect {name!r}" if slot else "does not have exactly one effect"
-            raise DeclarationError(f"{name_of(lifecycle)} {asked}: give --effect one of these: {names}")
-        return cls(tuple(processing), fitting[0], suffix or None)
-
-    def record(self, entity: Entity, row: Row) -> dict[str, Any]:
-        """The record of the effect of a row."""
-        if row.status not in self.processing:
-            return {}
-        # The other side has no key of ours for the older job's call, so no window is open.
-        since = None if isinstance(self.effect.doubt, Dedupe) else row.since
-        slot = slot_of(self.effect.name, self.suffix)
-        return {"effect": slot, "key": Key.of(entity, self.effect.identity, self.suffix), "since": since}
-
-
-@dataclass(frozen=True, slots=True)
 class _Taken:
     """A row that was imported, or the reason why it was not."""
 
@@ -118,7 +74,7 @@ class Import:
         db: a connection of its own.
         lifecycle: the lifecycle that is started for each row.
         work: the rows.
-        doubt: the effect that rows may have performed already; None = no status stands for that.
+        doubt: the effects that rows may have performed already; None = no status stands for that.
         priority: priority of the starts, 1 (first) to 5.
         batch: rows in one transaction.
         rate: most rows per second; None = no limit.
@@ -206,7 +162,7 @@ class Import:
                 answers = await self._start(orders)
                 started = {row["id"] for row in answers if row["answer"] == "started"}
                 orders = [order for order in orders if order["id"] in started]
-        return [*refused, *(_Taken(order["id"], in_doubt="key" in order) for order in orders)]
+        return [*refused, *(_Taken(order["id"], in_doubt=bool(order["doubts"])) for order in orders)]
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:
         def note(why: Exception) -> None:
@@ -219,10 +175,8 @@ class Import:
     def _order(self, row: Row) -> dict[str, Any]:
         entity = Entity(name_of(self.lifecycle), row.id)
         given = input_json(self.lifecycle, parsed(row.input), recorded=True)
-        return {"id": entity.id, "input": given} | (self.doubt.record(entity, row) if self.doubt else {})
+        return {"id": entity.id, "input": given, "doubts": self.doubt.records(entity, row) if self.doubt else []}
 
     async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
-        timeout = self.doubt.effect.timeout if self.doubt else timedelta(0)
-        return await self.db.fetch(
-            query("import_rows"), name_of(self.lifecycle), self.priority, timeout, json.dumps(list(orders))
-        )
+        given = json.dumps(list(orders))
+        return await self.db.fetch(query("import_rows"), name_of(self.lifecycle), self.priority, given)

@@ -14,8 +14,9 @@ from typing import Any
 
 import asyncpg
 
+from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, of_table
-from perdure._reconcile.importing.rows import Doubt, Import
+from perdure._reconcile.importing.rows import Import
 from perdure._store.schema import Connection
 from perdure.app import name_of
 from tests.apps.bookings import LookupBooking
@@ -26,7 +27,7 @@ async def adoption(db: Connection, refuse: Any = lambda *_: None) -> Import:
     """As the command makes it, in small batches."""
     sql = await of_table(db, "job", "id", "status", "jsonb_build_object('what', what)", None)
     work = await ExistingWork.check(db, sql, name_of(LookupBooking), ("waiting", "running"))
-    doubt = Doubt.of(LookupBooking, ("running",), None)
+    doubt = Doubt.of(LookupBooking, ("running",), ())
     return Import(db, LookupBooking, work, doubt, 5, 4, None, refuse, lambda _: None)
 
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from perdure.cli import cli
 from perdure.errors import PerdureError
+from tests.apps import purchases
 from tests.apps.bodies import app
 from tests.world import World
 
@@ -52,10 +53,12 @@ async def begun(world: World, lifecycle: str, *options: str) -> AsyncIterator[as
         await process.communicate()
 
 
-async def import_rows(world: World, lifecycle: str, *options: str) -> tuple[int, str, str]:
+async def import_rows(
+    world: World, lifecycle: str, *options: str, of: str = "tests.apps.bodies:app", **environment: str
+) -> tuple[int, str, str]:
     """Run the command here; its exit status, what it said and what it complained of."""
-    asked = ["import", "tests.apps.bodies:app", lifecycle, *options]
-    result = await asyncio.to_thread(CliRunner().invoke, cli, asked, env=world.environment())
+    asked = ["import", of, lifecycle, *options]
+    result = await asyncio.to_thread(CliRunner().invoke, cli, asked, env=world.environment() | environment)
     if isinstance(result.exception, PerdureError):
         return 1, result.stdout.strip(), str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -265,6 +268,28 @@ async def test_an_effect_with_a_suffix_is_in_doubt_under_the_key_that_the_lifecy
     await import_rows(world, "lookup", *JOB, "--effect", "do-lookup/first~1")
     [row] = await world.db.fetch("select key, effect from perdure.effect")
     assert tuple(row) == ("lookup/1/do-lookup/first%7E1", "do-lookup/first~1")
+
+
+async def test_a_job_that_may_have_done_several_effects_puts_each_of_them_in_doubt(world: World) -> None:
+    await insert(world, 1, "running")
+    await import_rows(
+        *(world, "purchase", *JOB, "--input", "'{}'", "--effect", "charge-purchase"),
+        *("--effect", "ship-purchase/parcel", "--effect", "charge-purchase"),
+        of="tests.apps.purchases:app",
+    )
+    rows = await world.db.fetch("select key, status, deadline > clock_timestamp() from perdure.effect order by key")
+    keys = ["purchase/1/charge-purchase", "purchase/1/ship-purchase/parcel"]
+    assert [tuple(row) for row in rows] == [(key, "in_doubt", True) for key in keys]
+    async with world.worker(purchases.app):
+        for effect in ("charge-purchase", "ship-purchase/parcel"):
+
+            async def parked(effect: str = effect) -> bool:
+                return effect in ((await world.client.status("purchase", "1")).attention or "")
+
+            await world.until(parked, f"{effect} waits for a person")
+            await world.client.resolve("purchase", "1", "done", effect=effect, receipt="x", by="ann", note="seen")
+        assert await world.ended("purchase", "1") == "shipped"
+    assert purchases.performed == []
 
 
 @pytest.mark.parametrize("key", ["booking/b/mail", "booking/a", "booking/a/", "booking/a~1/mail", "booking/a/b/mail"])
