@@ -67,7 +67,7 @@ def import_rows(
     batch: Annotated[int, typer.Option(help="rows in one transaction", min=1, max=5000)] = 200,
     rate: Annotated[float, typer.Option(help="rows per second at most; 0 = no limit", min=0)] = 500,
     priority: Annotated[int, typer.Option(help="of their starts, 1 (first) to 5", min=1, max=5)] = 5,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="read and check all, start nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="try each row, and roll it back")] = False,
 ) -> None:
     """Start lifecycles for the rows of an existing table of work. Safe to stop at any time, and to run again.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,10 @@ class _Taken:
     why: Exception | None = None
 
 
+class _DryRun(Exception):
+    """Ends the transaction of a dry run."""
+
+
 @dataclass(slots=True)
 class Import:
     """Imports the rows of a table.
@@ -80,6 +85,7 @@ class Import:
         rate: most rows per second; None = no limit.
         refuse: receives the id of each bad row, and the reason.
         progress: is called after each batch.
+        dry_run: do all of it, and roll each batch back.
     """
 
     db: Connection
@@ -151,18 +157,26 @@ class Import:
     async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
         """Import rows in one transaction, so that a row keeps its status until its lifecycle is on record."""
         refused, orders = [], []
-        async with self.db.transaction():
-            await self.db.execute(_BOUNDS[lock])
+        async with self._transaction(lock):
             for row in await self.work.rows(self.db, places, lock):
                 try:
                     orders.append(self._order(row))
                 except (InvalidEntity, InvalidInput) as error:
                     refused.append(_Taken(row.id, why=error))
-            if not self.dry_run and orders:
-                answers = await self._start(orders)
-                started = {row["id"] for row in answers if row["answer"] == "started"}
-                orders = [order for order in orders if order["id"] in started]
+            answers = await self._start(orders) if orders else []
+            started = {row["id"] for row in answers if row["answer"] == "started"}
+            orders = [order for order in orders if order["id"] in started]
         return [*refused, *(_Taken(order["id"], in_doubt=bool(order["doubts"])) for order in orders)]
+
+    @asynccontextmanager
+    async def _transaction(self, lock: Lock) -> AsyncIterator[None]:
+        """A dry run rolls it back, so PostgreSQL refuses what it would refuse in the import."""
+        with suppress(_DryRun):
+            async with self.db.transaction():
+                await self.db.execute(_BOUNDS[lock])
+                yield
+                if self.dry_run:
+                    raise _DryRun
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:
         def note(why: Exception) -> None:

@@ -185,6 +185,22 @@ async def test_a_dry_run_reads_and_checks_all_and_starts_nothing(world: World) -
     assert await started(world) == 0
 
 
+async def test_a_dry_run_names_each_row_that_the_import_refuses(world: World) -> None:
+    await world.db.execute("insert into job (status, begun_at) values ('running', 'infinity'), ('running', now())")
+    options = (
+        *JOB,
+        "--since",
+        "begun_at",
+        "--input",
+        "jsonb_build_object('what', repeat('x', 2100000 * (id::int - 1)))",
+    )
+    _, _, before = await import_rows(world, "lookup", *options, "--dry-run")
+    assert await started(world) == 0
+    _, _, refused = await import_rows(world, "lookup", *options)
+    assert {line.partition(":")[0] for line in before.splitlines()} == {"1", "2"}
+    assert before == refused
+
+
 async def test_a_row_in_processing_that_the_look_up_finds_is_never_sent_again(world: World) -> None:
     await insert(world, 1, "running")
     world.counterparty.accepted["lookup/1/do-lookup"] = 1  # the old job did it
