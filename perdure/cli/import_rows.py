@@ -95,9 +95,7 @@ def import_rows(
 
     seen = asyncio.run(run())
     how = "would be started" if dry_run else "started"
-    print_line(
-        f"{seen.started} {how}, {seen.in_doubt} of them with their effect in doubt, {seen.bad} can't be imported"
-    )
+    print_line(f"{seen.started} {how}, {seen.in_doubt} with their effects in doubt, {seen.bad} can't be imported")
     if seen.bad:
         raise typer.Exit(1)
 

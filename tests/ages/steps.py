@@ -73,9 +73,10 @@ class People:
         answer = await self.db.fetchval(
             "select perdure.import_row('order', $1, $2, 5, 'ship', $3)", e, self._json(e), key
         )
-        if answer == "started":
+        if answer in ("started", "in_doubt"):
             token = await self.db.fetchval("select token from perdure.effect where key = $1", key)
             self.begun.append(Begun(e, 0, key, token))
+        if answer == "started":
             self.tenants[e] = None
 
     async def _deliver(self, e: str) -> None:

@@ -21,6 +21,10 @@ class InvalidSource(InvalidSetting, ValueError):
 
 
 _LOCK = "for no key update"
+_NEW = """not exists (select from perdure.ident i where i.lifecycle = $2 and i.id = q.id::text collate "C")"""
+_BEGUN = """exists (select from perdure.entity e
+                where e.lifecycle = $2 and e.id = q.id::text collate "C" and e.generation = 0 and e.state = 'starting')
+            and not exists (select from perdure.effect f where f.lifecycle = $2 and f.id = q.id::text collate "C")"""
 
 
 class Lock(Enum):
@@ -103,14 +107,33 @@ class ExistingWork:
 
     async def estimate(self, db: Connection) -> int:
         """PostgreSQL's guess of the number of rows."""
-        plan = await db.fetchval(f"explain (format json) {self._keys()}", *self._which)
+        plan = await db.fetchval(f"explain (format json) {self._keys(_NEW)}", list(self.statuses), self.lifecycle)
         return int(json.loads(plan)[0]["Plan"]["Plan Rows"])
 
-    async def places(self, db: Connection, after: Place | None, most: int) -> list[Place]:
-        """The next rows without a lifecycle; `after` None = from the first row."""
+    async def places(
+        self, db: Connection, after: Place | None, most: int, begun: Sequence[str] | None = None
+    ) -> list[Place]:
+        """The next rows without a lifecycle.
+
+        Args:
+            after: None = from the first row.
+            begun: statuses; in place of those rows, the ones whose lifecycle was started, which no worker has begun and
+                of which no effect is on record. So the status of such a row is that of a job.
+        """
+        condition, statuses = (_NEW, self.statuses) if begun is None else (_BEGUN, begun)
         further, values = ("", ()) if after is None else ("and q.id > $4", (after.key,))
-        rows = await db.fetch(f"{self._keys(further)} limit $3", *self._which, most, *values)
+        sql = f"{self._keys(condition, further)} limit $3"
+        rows = await db.fetch(sql, list(statuses), self.lifecycle, most, *values)
         return [Place(row["key"], row["id"]) for row in rows]
+
+    async def repeated(self, db: Connection, places: Sequence[Place]) -> set[str]:
+        """The ids among these that several rows have, whoever holds them."""
+        rows = await db.fetch(
+            f"""select q.id::text as id from ({self.sql}) q
+                where q.id = any($1) and q.status::text = any($2::text[]) group by q.id::text having count(*) > 1""",
+            *([each.key for each in places], list(self.statuses)),
+        )
+        return {row["id"] for row in rows}
 
     async def rows(self, db: Connection, places: Sequence[Place], lock: Lock = Lock.NONE) -> list[Row]:
         """Those of the rows that are still in one of the statuses. With a lock, no other session can change them until
@@ -123,15 +146,9 @@ class ExistingWork:
         found = await db.fetch(sql, [each.key for each in places], list(self.statuses))
         return [Row(row["id"], row["status"], row["input"], row["since"]) for row in found]
 
-    @property
-    def _which(self) -> tuple[list[str], str]:
-        return list(self.statuses), self.lifecycle
-
-    def _keys(self, further: str = "") -> str:
+    def _keys(self, condition: str, further: str = "") -> str:
         return f"""select q.id as key, q.id::text as id from ({self.sql}) q
-            where q.status::text = any($1::text[]) {further} and not exists (
-                select from perdure.ident i where i.lifecycle = $2 and i.id = q.id::text collate "C")
-            order by q.id"""
+            where q.status::text = any($1::text[]) {further} and {condition} order by q.id"""
 
     def _rows(self) -> str:
         since = "to_jsonb(q.since::timestamptz) #>> '{}'" if self.dated else "null"

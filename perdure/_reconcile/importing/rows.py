@@ -31,6 +31,11 @@ from perdure.errors import InvalidEntity, InvalidInput, NotNow
 query = queries(__name__)
 
 
+_REPEATED = (
+    "several rows have this id, and a doubt about one of them would be lost: give --key a unique column, or a --query "
+    "with one row for each id"
+)
+
 # The app waits for a row that is being imported: for the duration of its batch, or 5 s if this process stands still.
 _BOUNDS = {
     lock: bounds(lock=wait, statement="30s", idle="5s")
@@ -44,18 +49,15 @@ class Imported:
 
     Attributes:
         started: lifecycles that were started.
-        in_doubt: how many of them have an effect that may have happened.
-        bad: rows that cannot be imported as they are.
+        in_doubt: lifecycles whose effects may have happened.
+        bad: ids of rows that cannot be imported as they are.
+        seen: all of these.
     """
 
     started: int = 0
     in_doubt: int = 0
     bad: int = 0
-
-    @property
-    def seen(self) -> int:
-        """Number of all rows."""
-        return self.started + self.bad
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class _Taken:
     """A row that was imported, or the reason why it was not."""
 
     id: str
+    answer: str = ""
     in_doubt: bool = False
     why: Exception | None = None
 
@@ -103,26 +106,36 @@ class Import:
     _begun: float = 0.0
 
     async def run(self) -> Imported:
-        """Import until a look through all rows finds none without a lifecycle. The app may insert rows meanwhile."""
+        """Import until a look through all rows finds none without a lifecycle. The app may insert rows meanwhile.
+
+        A job may have begun a row although its lifecycle was started, by the app or for another row of an earlier
+        import: such a doubt is recorded as well, as long as no worker has begun the lifecycle."""
         self._begun = time.monotonic()
+        await self._import_all()
+        if self.doubt is not None:
+            await self._import_all(self.doubt.processing)
+        return self.done
+
+    async def _import_all(self, begun: Sequence[str] | None = None) -> None:
         lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
         while True:
             before = self.done.seen
-            left = await self._look_through(lock)
+            left = await self._look_through(lock, begun)
             if self.dry_run or (self.done.seen == before and not left):
-                return self.done
+                return
             # Only rows that other sessions hold are left: wait for them, so that each is imported or named.
             lock = Lock.WAIT if self.done.seen == before else Lock.FREE_ONLY
 
-    async def _look_through(self, lock: Lock) -> int:
+    async def _look_through(self, lock: Lock, begun: Sequence[str] | None) -> int:
         """Look through all rows once. Returns the number of skipped rows, which others held or had changed."""
         size = min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
         size = 1 if lock is Lock.WAIT else size  # each row alone, so that it waits only for held rows
         after: Place | None = None
         left = 0
-        while places := await self.work.places(self.db, after, size):
+        while places := await self.work.places(self.db, after, size, begun):
             after = places[-1]
-            wanted, before = [each for each in places if each.id not in self._bad], self.done.seen
+            wanted = list({each.id: each for each in places if each.id not in self._bad}.values())
+            before = self.done.seen
             await self._import(wanted, lock)
             left += len(wanted) - (self.done.seen - before)
             self.progress(self.done)
@@ -149,7 +162,8 @@ class Import:
             if taken.why is not None:
                 self._refuse(taken.id)(taken.why)
             else:
-                self.done.started += 1
+                self.done.seen += 1
+                self.done.started += taken.answer == "started"
                 self.done.in_doubt += taken.in_doubt
         if any(each.key is None for each in places):
             self._refuse(None)(InvalidEntity("its id is null"))
@@ -158,15 +172,17 @@ class Import:
         """Import rows in one transaction, so that a row keeps its status until its lifecycle is on record."""
         refused, orders = [], []
         async with self._transaction(lock):
-            for row in await self.work.rows(self.db, places, lock):
-                try:
-                    orders.append(self._order(row))
-                except (InvalidEntity, InvalidInput) as error:
-                    refused.append(_Taken(row.id, why=error))
+            rows = await self.work.rows(self.db, places, lock)
+            repeated = await self.work.repeated(self.db, places)  # a row that a job holds counts as well
+            for row in rows:
+                if row.id not in repeated:
+                    try:
+                        orders.append(self._order(row))
+                    except (InvalidEntity, InvalidInput) as error:
+                        refused.append(_Taken(row.id, why=error))
             answers = await self._start(orders) if orders else []
-            started = {row["id"] for row in answers if row["answer"] == "started"}
-            orders = [order for order in orders if order["id"] in started]
-        return [*refused, *(_Taken(order["id"], in_doubt=bool(order["doubts"])) for order in orders)]
+        refused += [_Taken(each, why=InvalidEntity(_REPEATED)) for each in sorted(repeated)]
+        return [*refused, *(_Taken(each["id"], each["answer"], each["in_doubt"]) for each in answers)]
 
     @asynccontextmanager
     async def _transaction(self, lock: Lock) -> AsyncIterator[None]:
@@ -182,6 +198,7 @@ class Import:
         def note(why: Exception) -> None:
             self._bad.add(row_id)
             self.done.bad += 1
+            self.done.seen += 1
             self.refuse(str(row_id), str(why))
 
         return note

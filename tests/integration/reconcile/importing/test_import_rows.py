@@ -80,7 +80,7 @@ async def test_rows_that_wait_are_started_and_those_that_are_over_are_left_alone
     await insert(world, 2, "finished")
     assert await import_rows(world, "lookup", *JOB, "--input", "jsonb_build_object('what', what)") == (
         0,
-        "3 started, 0 of them with their effect in doubt, 0 can't be imported",
+        "3 started, 0 with their effects in doubt, 0 can't be imported",
         "",
     )
     rows = await world.db.fetch("select id, state, input ->> 'what' as what from perdure.entity order by id")
@@ -155,13 +155,51 @@ async def test_rows_that_can_not_be_adopted_are_named_and_harm_nobody_else(world
     await world.db.execute("update job set what = 1e4500::numeric::text where id = 400")
     await world.db.execute("update job set what = '{}' where what = 'x'")
     status, said, complained = await import_rows(world, "lookup", *JOB, "--input", "what::jsonb")
-    assert (status, said) == (1, "495 started, 0 of them with their effect in doubt, 5 can't be imported")
+    assert (status, said) == (1, "495 started, 0 with their effects in doubt, 5 can't be imported")
     assert {line.split(":")[0] for line in complained.splitlines()} == {"77", "123", "200", "300", "400"}
     assert "invalid input syntax for type json" in complained
     assert "the input does not fit: seconds" in complained
     assert "its JSON is nested 100 levels deep or deeper" in complained
     assert "its JSON has an integer with more digits than Python reads" in complained
     assert await started(world) == 495
+
+
+@pytest.mark.parametrize("batch", ["1", "200"])
+async def test_an_id_of_several_rows_is_refused_because_the_doubt_about_one_would_be_lost(
+    world: World, batch: str
+) -> None:
+    await world.db.execute("insert into job (what, status) values ('a', 'waiting'), ('b', 'waiting'), ('b', 'running')")
+    status, said, complained = await import_rows(world, "lookup", *JOB, "--key", "what", "--batch", batch)
+    assert (status, said) == (1, "1 started, 0 with their effects in doubt, 1 can't be imported")
+    assert complained.startswith("b: several rows have this id")
+    assert await world.db.fetchval("select array_agg(id) from perdure.ident") == ["a"]
+
+
+async def test_an_id_of_several_rows_is_refused_while_a_job_holds_one_of_them(world: World) -> None:
+    await world.db.execute("insert into job (what, status) values ('b', 'waiting'), ('b', 'running')")
+    async with world.db.transaction():
+        await world.db.execute("select from job where status = 'running' for update")
+        status, _, complained = await import_rows(world, "lookup", *JOB, "--key", "what")
+    assert (status, await started(world)) == (1, 0)
+    assert complained.startswith("b: several rows have this id")
+
+
+async def test_the_doubt_about_a_row_is_recorded_although_its_lifecycle_was_started(world: World) -> None:
+    """The app has started it, or an import before its job took it."""
+    await insert(world, 3)
+    await world.db.execute("select perdure.start('lookup', id::text, '{}') from job where id < 3")
+    await world.db.execute("update job set status = 'running' where id = 1")
+    world.counterparty.accepted["lookup/1/do-lookup"] = 1  # the job did it
+    said = (0, "1 started, 1 with their effects in doubt, 0 can't be imported", "")
+    assert (await import_rows(world, "lookup", *JOB, "--dry-run"))[1].startswith("1 would be started, 1 with their")
+    assert await import_rows(world, "lookup", *JOB) == said
+    assert await world.db.fetch("select key from perdure.effect") == [("lookup/1/do-lookup",)]
+    assert (await import_rows(world, "lookup", *JOB))[1].startswith("0 started, 0 with")
+    async with world.worker(app):
+        for number in (1, 2, 3):
+            assert await world.ended("lookup", number) == "done"
+    assert world.counterparty.accepted == {f"lookup/{number}/do-lookup": 1 for number in (1, 2, 3)}
+    assert world.counterparty.seen("do") == 2
 
 
 async def test_the_rate_is_kept(world: World) -> None:
@@ -179,9 +217,9 @@ async def test_a_dry_run_reads_and_checks_all_and_starts_nothing(world: World) -
     status, said, _ = await import_rows(
         world, "lookup", *JOB, "--input", "jsonb_build_object('seconds', what)", "--dry-run"
     )
-    assert (status, said) == (1, "0 would be started, 0 of them with their effect in doubt, 5 can't be imported")
+    assert (status, said) == (1, "0 would be started, 0 with their effects in doubt, 5 can't be imported")
     status, said, _ = await import_rows(world, "lookup", *JOB, "--dry-run")
-    assert (status, said) == (0, "5 would be started, 1 of them with their effect in doubt, 0 can't be imported")
+    assert (status, said) == (0, "5 would be started, 1 with their effects in doubt, 0 can't be imported")
     assert await started(world) == 0
 
 
@@ -274,7 +312,7 @@ async def test_rows_with_a_time_that_no_client_can_read_are_named_and_harm_nobod
     for begun_at in ("infinity", "-infinity", "290000-01-01", "2026-01-02"):
         await world.db.execute(f"insert into job (status, begun_at) values ('running', '{begun_at}')")
     status, said, complaints = await import_rows(world, "lookup", *JOB, "--since", "begun_at")
-    assert (status, said) == (1, "1 started, 1 of them with their effect in doubt, 3 can't be imported")
+    assert (status, said) == (1, "1 started, 1 with their effects in doubt, 3 can't be imported")
     for row, when in (("1", "infinity"), ("2", "-infinity"), ("3", "290000-01-01")):
         assert f"{row}: perdure.import_row: since can not be {when}" in complaints
 
@@ -349,7 +387,7 @@ async def test_a_lifecycle_that_mirrors_to_the_table_needs_only_the_statuses(wor
     _, said, _ = await import_rows(
         world, "lookup", "--waiting", "pending", "--processing", "doing", "--input", "'{}'::jsonb"
     )
-    assert said == "2 started, 1 of them with their effect in doubt, 0 can't be imported"
+    assert said == "2 started, 1 with their effects in doubt, 0 can't be imported"
 
 
 async def test_a_query_says_what_the_rows_are(world: World) -> None:
