@@ -89,6 +89,7 @@ def import_rows(
         async with _connection() as db:
             work = await found(db)
             with _Display(await work.estimate(db)) as display:
+                display.warn(work.warning)
                 return await Import(
                     db, loaded, work, doubt, priority, batch, rate or None, display.refuse, display.progress, dry_run
                 ).run()
@@ -145,6 +146,11 @@ class _Display:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+    def warn(self, what: str | None) -> None:
+        """Show in one line what a person has to know."""
+        if what:
+            self._console.print(Text(one_line(what)))
 
     def refuse(self, row_id: str, why: str) -> None:
         """Name a bad row."""

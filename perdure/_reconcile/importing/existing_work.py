@@ -11,7 +11,10 @@ from typing import Any
 import asyncpg
 
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.errors import InvalidSetting
+
+query = queries(__name__)
 
 _COLUMNS = ("id", "status", "input")
 
@@ -64,13 +67,16 @@ class ExistingWork:
         statuses: only rows in one of these statuses are read.
         dated: whether the query has the column since.
         lockable: whether the rows can be locked; those of a query that groups or unites cannot.
+        unlocked: tables whose rows the query reads and PostgreSQL does not lock, as in a `with` and in a subquery of a
+            column.
     """
 
     sql: str
     lifecycle: str
     statuses: tuple[str, ...]
     dated: bool
-    lockable: bool
+    lockable: bool = False
+    unlocked: tuple[str, ...] = ()
 
     @classmethod
     async def check(cls, db: Connection, sql: str, lifecycle: str, statuses: Sequence[str]) -> ExistingWork:
@@ -87,23 +93,39 @@ class ExistingWork:
             raise InvalidSource(
                 f"{sql!r} has no column named {missing[0]!r}: name them id, status, input and maybe since"
             )
-        found = cls(sql, lifecycle, tuple(statuses), "since" in columns, lockable=True)
+        found = cls(sql, lifecycle, tuple(statuses), "since" in columns)
         try:
             await db.prepare(found._rows())
-            return replace(found, lockable=await found._can_lock(db))
+            tables = await found._tables(db)
+            unlocked = tuple(name for name, is_locked in tables.items() if not is_locked)
+            return replace(found, lockable=any(tables.values()), unlocked=unlocked)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise InvalidSource(f"PostgreSQL can't read the columns of {sql!r}: {error}") from error
 
-    async def _can_lock(self, db: Connection) -> bool:
+    async def _tables(self, db: Connection) -> dict[str, bool]:
+        """The tables of the query, and whether PostgreSQL locks their rows: it accepts a lock for more queries than it
+        obeys it for."""
         try:
-            await db.fetch(f"select from ({self.sql}) q limit 0 {_LOCK}")
+            async with db.transaction():
+                await db.fetch(f"select from ({self.sql}) q limit 0 {_LOCK}")
+                return {row["name"]: row["locked"] for row in await db.fetch(query("tables_read"))}
         except asyncpg.FeatureNotSupportedError:
-            return False
+            return {}
         except asyncpg.InsufficientPrivilegeError as error:
             raise InvalidSource(
                 f"the role may not lock the rows of {self.sql!r} ({error}): grant it update on one of their columns"
             ) from error
-        return True
+
+    @property
+    def warning(self) -> str | None:
+        """Which rows can change while they are imported."""
+        if not self.lockable:
+            return "no row of this query can be locked: first stop everything that changes them"
+        if self.unlocked:
+            return (
+                f"rows of {', '.join(self.unlocked)} are read and not locked: first stop everything that changes them"
+            )
+        return None
 
     async def estimate(self, db: Connection) -> int:
         """PostgreSQL's guess of the number of rows."""

@@ -399,6 +399,28 @@ async def test_a_query_says_what_the_rows_are(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "warning"),
+    [
+        ("with w as (select * from job) select id, status, '{}'::jsonb as input from w", "no row of this query can be"),
+        ("select id, status, '{}'::jsonb as input from job group by 1", "no row of this query can be locked"),
+        (
+            "select id, status, (select to_jsonb(b) from booking b limit 1) as input from job",
+            "rows of booking are read",
+        ),
+        (
+            "with w as (select * from job) select w.id, w.status, '{}'::jsonb as input from w, booking",
+            "rows of job are read and not locked",
+        ),
+        ("select j.id, j.status, '{}'::jsonb as input from job j left join (select 1 as id) o on o.id = j.id", ""),
+    ],
+)
+async def test_rows_that_can_not_be_locked_are_named(world: World, query: str, warning: str) -> None:
+    _, _, complained = await import_rows(world, "lookup", "--query", query, "--waiting", "waiting", "--dry-run")
+    assert complained.startswith(warning)
+    assert bool(complained) == bool(warning)
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (
