@@ -180,11 +180,9 @@ def input_json(
         InvalidInput: the input does not fit. The message has the place and not the value, which may be personal.
     """
     try:
-        if sealing:
-            return sealed_data(lifecycle.input, given)
         adapter = lifecycle.input
         value = load(adapter, given) if recorded else adapter.validate_python(given)
-        return dump(adapter.serializer, value, reader=adapter)
+        return sealed_data(adapter, value) if sealing else dump(adapter.serializer, value, reader=adapter)
     except ValueError as error:
         raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {first_problem(error)}") from None
 

@@ -219,14 +219,14 @@ class PrivatePattern:
         return checked
 
 
-def sealed_data(adapter: TypeAdapter[Any], given: Any) -> Any:
-    """`given` as JSON data, checked, and sealed for the entity of `bound_to`, for which sealed texts must open.
+def sealed_data(adapter: TypeAdapter[Any], value: Any) -> Any:
+    """A validated value as JSON data, sealed for the entity of `bound_to`, for which sealed texts must open.
 
     Raises:
-        ValidationError: the data does not fit, or a text in it was sealed for another entity or field.
+        ValidationError: a text in it was sealed for another entity or field.
         InvalidInput: JSON does not have one of its numbers.
     """
-    data = dump(adapter.serializer, adapter.validate_python(given), reader=adapter, context=SEALING)
+    data = dump(adapter.serializer, value, reader=adapter, context=SEALING)
     if MARK in (text := json.dumps(data)):  # Pydantic does not validate the instance of a model again
         adapter.validate_json(text, context=CHECKING)
     return data

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from perdure._crypto.sealed import bound_to
 from perdure._reconcile.context import Context
 from perdure._reconcile.expected import Expected, Row
 from perdure._reconcile.importing.apart import apart
@@ -124,7 +125,8 @@ class _Search:
     def _order(self, row: Row) -> dict[str, Any] | None:
         try:
             entity = Entity(self._name, row.id)
-            given = input_json(self._lifecycle, parsed(row.input), recorded=True)
+            with bound_to(entity):
+                given = input_json(self._lifecycle, parsed(row.input), sealing=True, recorded=True)
         except (InvalidEntity, InvalidInput) as error:
             self._refuse(row.id)(error)
             return None

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from perdure._crypto import keyring
 from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, InvalidSource, of_table
 from perdure._reconcile.importing.rows import Import, Imported
@@ -79,6 +80,7 @@ def import_rows(
     begun, free = tuple(processing or ()), tuple(waiting or ())
     if not begun + free or set(begun) & set(free):
         raise typer.BadParameter("give --waiting or --processing or both, each status to one of them")
+    keyring.own()  # once, and not for each row: it may be unusable
     doubt = Doubt.of(loaded, begun, effect or ()) if begun else None
 
     async def found(db: Connection) -> ExistingWork:

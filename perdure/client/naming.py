@@ -106,7 +106,7 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
 
     adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
     try:
-        return sealed_data(adapter, payload)
+        return sealed_data(adapter, adapter.validate_python(payload))
     except (ValidationError, InvalidInput) as error:
         from perdure.contracts.effects import first_problem
 

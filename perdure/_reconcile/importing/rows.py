@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncpg
 
+from perdure._crypto.sealed import bound_to
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
@@ -205,7 +206,8 @@ class Import:
 
     def _order(self, row: Row) -> dict[str, Any]:
         entity = Entity(name_of(self.lifecycle), row.id)
-        given = input_json(self.lifecycle, parsed(row.input), recorded=True)
+        with bound_to(entity):
+            given = input_json(self.lifecycle, parsed(row.input), sealing=True, recorded=True)
         return {"id": entity.id, "input": given, "doubts": self.doubt.records(entity, row) if self.doubt else []}
 
     async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:

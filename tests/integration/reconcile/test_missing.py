@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,7 +18,9 @@ from perdure._reconcile.expected import Expected
 from perdure._reconcile.missing import missing
 from perdure._worker.plugin import _check as check_at_start
 from perdure.contracts import AppRows
+from perdure.encryption import Private
 from perdure.errors import DeclarationError
+from tests.apps import purchases
 from tests.apps.expecting import PENDING, TABLE, app_of
 from tests.integration.reconcile.reconciling import Reconciling, reconciling
 from tests.world import World
@@ -102,6 +106,19 @@ async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(
     await world.db.execute("update chore set body = 'corrected' where id = 2")
     assert ("missing", "2", True) in await chores.run(missing, only=Entity("chore", "2"))
     assert await world.db.fetchval("select count(*) from perdure.finding where id = '2'") == 1
+
+
+async def test_private_fields_of_a_row_are_sealed_for_its_entity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.db.execute(TABLE + "insert into chore values (1, '+15550100123')")
+    monkeypatch.setenv("PERDURE_SEAL", "true")
+    monkeypatch.setenv("PERDURE_KEYS", "k1:" + base64.b64encode(os.urandom(32)).decode())
+    rows = AppRows("select id, jsonb_build_object('phone', body) as input from chore where state = 'pending'")
+    monkeypatch.setattr(purchases.PurchaseLifecycle, "expects", rows)
+    async with reconciling(world, purchases.app) as made:
+        assert await made.run(missing) == [("missing", "1", True)]
+    sealed = json.loads(await world.db.fetchval("select input from perdure.entity"))["phone"]
+    assert sealed.startswith("perdure-sealed:2:k1:phone:")
+    assert Private(sealed).open(Entity("purchase", "1")) == "+15550100123"
 
 
 async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores: Reconciling) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
 import re
 import signal
 import sys
@@ -15,7 +17,9 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner
 
+from perdure import Entity
 from perdure.cli import cli
+from perdure.encryption import Private
 from perdure.errors import PerdureError
 from tests.apps import purchases
 from tests.apps.bodies import app
@@ -200,6 +204,21 @@ async def test_the_doubt_about_a_row_is_recorded_although_its_lifecycle_was_star
             assert await world.ended("lookup", number) == "done"
     assert world.counterparty.accepted == {f"lookup/{number}/do-lookup": 1 for number in (1, 2, 3)}
     assert world.counterparty.seen("do") == 2
+
+
+async def test_private_fields_are_sealed_for_their_entity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.db.execute("insert into job (what) values ('+15550100123')")
+    options = (world, "purchase", *JOB, "--input", "jsonb_build_object('phone', what)", "--effect", "charge-purchase")
+    status, _, complained = await import_rows(*options, of="tests.apps.purchases:app", PERDURE_SEAL="true")
+    assert (status, await started(world)) == (1, 0)
+    assert "PERDURE_SEAL=true needs keys" in complained
+    keys = "k1:" + base64.b64encode(os.urandom(32)).decode()
+    monkeypatch.setenv("PERDURE_SEAL", "true")
+    monkeypatch.setenv("PERDURE_KEYS", keys)
+    assert (await import_rows(*options, of="tests.apps.purchases:app"))[0] == 0
+    sealed = json.loads(await world.db.fetchval("select input from perdure.entity"))["phone"]
+    assert sealed.startswith("perdure-sealed:2:k1:phone:")
+    assert Private(sealed).open(Entity("purchase", "1")) == "+15550100123"
 
 
 async def test_the_rate_is_kept(world: World) -> None:
