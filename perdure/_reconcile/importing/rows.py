@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json, name_of
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import parsed
-from perdure.errors import InvalidEntity, InvalidInput, NotNow
+from perdure.errors import DatabaseUnavailable, InvalidEntity, InvalidInput, NotNow, NotPermitted
 
 query = queries(__name__)
 
@@ -35,6 +35,14 @@ query = queries(__name__)
 _REPEATED = (
     "several rows have this id, and a doubt about one of them would be lost: give --key a unique column, or a --query "
     "with one row for each id"
+)
+_OVERDUE = "PostgreSQL needs longer than 30 s to read it and start its lifecycle: make the query or --input faster"
+_HIDDEN = (
+    "this role may read it and not lock it: let a policy of its table's row-level security allow update for this role"
+)
+_ENDED = (
+    "PostgreSQL has ended the transaction of a batch: it is away, or the inputs, which change with each query, took "
+    "longer than 5 s to check: give a smaller --batch"
 )
 
 # The app waits for a row that is being imported: for the duration of its batch, or 5 s if this process stands still.
@@ -112,28 +120,21 @@ class Import:
         A job may have begun a row although its lifecycle was started, by the app or for another row of an earlier
         import: such a doubt is recorded as well, as long as no worker has begun the lifecycle."""
         self._begun = time.monotonic()
-        await self._import_all()
-        if self.doubt is not None:
-            await self._import_all(self.doubt.processing)
-        return self.done
-
-    async def _import_all(self, begun: Sequence[str] | None = None) -> None:
         lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
         while True:
             before = self.done.seen
-            left = await self._look_through(lock, begun)
+            left = await self._look_through(lock, self.doubt.processing) if self.doubt else 0
+            left += await self._look_through(lock, None)
             if self.dry_run or (self.done.seen == before and not left):
-                return
+                return self.done
             # Only rows that other sessions hold are left: wait for them, so that each is imported or named.
             lock = Lock.WAIT if self.done.seen == before else Lock.FREE_ONLY
 
     async def _look_through(self, lock: Lock, begun: Sequence[str] | None) -> int:
         """Look through all rows once. Returns the number of skipped rows, which others held or had changed."""
-        size = min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
-        size = 1 if lock is Lock.WAIT else size  # each row alone, so that it waits only for held rows
         after: Place | None = None
         left = 0
-        while places := await self.work.places(self.db, after, size, begun):
+        while places := await self.work.places(self.db, after, self._size(lock), begun):
             after = places[-1]
             wanted = list({each.id: each for each in places if each.id not in self._bad}.values())
             before = self.done.seen
@@ -146,9 +147,21 @@ class Import:
                 await asyncio.sleep(self._begun + self.done.started / self.rate - time.monotonic())
         return left
 
+    def _size(self, lock: Lock) -> int:
+        """Rows of the next batch."""
+        if lock is Lock.WAIT:
+            return 1  # each row alone, so that it waits only for held rows
+        return min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
+
     async def _import(self, places: Sequence[Place], lock: Lock) -> None:
         async def take(some: Sequence[Place]) -> list[_Taken]:
-            return await self._take(some, lock)
+            try:
+                return await self._take(some, lock)
+            except asyncpg.QueryCanceledError:
+                if len(some) == 1:
+                    return [_Taken(some[0].id or "", why=NotNow(_OVERDUE))]
+            self.batch = half = len(some) // 2  # it would take as long for those that follow
+            return [*await apart(some[:half], take, refuse), *await apart(some[half:], take, refuse)]
 
         def refuse(place: Place) -> Callable[[Exception], None]:
             def note(why: Exception) -> None:
@@ -171,29 +184,33 @@ class Import:
 
     async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
         """Import rows in one transaction, so that a row keeps its status until its lifecycle is on record."""
-        refused, orders = [], []
+        # The author's model may take long to check a row, which nobody has to wait for then.
+        checked = {row: self._checked(row) for row in await self.work.rows(self.db, places)}
         async with self._transaction(lock):
             rows = await self.work.rows(self.db, places, lock)
             repeated = await self.work.repeated(self.db, places)  # a row that a job holds counts as well
-            for row in rows:
-                if row.id not in repeated:
-                    try:
-                        orders.append(self._order(row))
-                    except (InvalidEntity, InvalidInput) as error:
-                        refused.append(_Taken(row.id, why=error))
+            found = [checked.get(row) or self._checked(row) for row in rows if row.id not in repeated]
+            orders = [each for each in found if not isinstance(each, _Taken)]
             answers = await self._start(orders) if orders else []
-        refused += [_Taken(each, why=InvalidEntity(_REPEATED)) for each in sorted(repeated)]
-        return [*refused, *(_Taken(each["id"], each["answer"], each["in_doubt"]) for each in answers)]
+            if lock is Lock.WAIT and not rows and await self.work.rows(self.db, places):
+                found += [_Taken(each.id or "", why=NotPermitted(_HIDDEN)) for each in places]
+        found += [_Taken(each, why=InvalidEntity(_REPEATED)) for each in sorted(repeated)]
+        started = [_Taken(each["id"], each["answer"], each["in_doubt"]) for each in answers]
+        return [*started, *(each for each in found if isinstance(each, _Taken))]
 
     @asynccontextmanager
     async def _transaction(self, lock: Lock) -> AsyncIterator[None]:
         """A dry run rolls it back, so PostgreSQL refuses what it would refuse in the import."""
-        with suppress(_DryRun):
+        try:
             async with self.db.transaction():
                 await self.db.execute(_BOUNDS[lock])
                 yield
                 if self.dry_run:
                     raise _DryRun
+        except _DryRun:
+            pass
+        except asyncpg.InterfaceError as error:
+            raise DatabaseUnavailable(_ENDED) from error
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:
         def note(why: Exception) -> None:
@@ -203,6 +220,12 @@ class Import:
             self.refuse(str(row_id), str(why))
 
         return note
+
+    def _checked(self, row: Row) -> dict[str, Any] | _Taken:
+        try:
+            return self._order(row)
+        except (InvalidEntity, InvalidInput) as error:
+            return _Taken(row.id, why=error)
 
     def _order(self, row: Row) -> dict[str, Any]:
         entity = Entity(name_of(self.lifecycle), row.id)

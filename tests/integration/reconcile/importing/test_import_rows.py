@@ -9,15 +9,21 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 from typer.testing import CliRunner
 
 from perdure import Entity
+from perdure._reconcile.importing import rows
+from perdure._reconcile.importing.existing_work import Lock
+from perdure._store.bounds import bounds
+from perdure.app import input_json
 from perdure.cli import cli
 from perdure.encryption import Private
 from perdure.errors import PerdureError
@@ -72,6 +78,16 @@ async def import_rows(
 async def insert(world: World, count: int, status: str = "waiting") -> None:
     """So many jobs, as the old app has them."""
     await world.db.execute("insert into job (status) select $2 from generate_series(1, $1)", count, status)
+
+
+async def a_role(world: World, kind: str) -> str:
+    """The URL of a role of this kind that may use the jobs."""
+    role = f"{world.scope}_{kind}"
+    await world.db.execute(f"create role {role} login; grant select, update on job to {role}")
+    granted = await asyncio.to_thread(CliRunner().invoke, cli, ["grant", role, "--as", kind], env=world.environment())
+    assert granted.exit_code == 0, granted.output
+    parts = urlsplit(world.dsn)
+    return parts._replace(netloc=f"{role}@" + parts.netloc.rpartition("@")[2]).geturl()
 
 
 async def started(world: World) -> int:
@@ -219,6 +235,46 @@ async def test_private_fields_are_sealed_for_their_entity(world: World, monkeypa
     sealed = json.loads(await world.db.fetchval("select input from perdure.entity"))["phone"]
     assert sealed.startswith("perdure-sealed:2:k1:phone:")
     assert Private(sealed).open(Entity("purchase", "1")) == "+15550100123"
+
+
+async def test_a_row_that_may_be_read_and_not_locked_is_named(world: World) -> None:
+    role = await a_role(world, "operator")
+    await world.db.execute("""
+        insert into job (what) values ('mine'), ('other');
+        alter table job enable row level security;
+        create policy reading on job for select using (true);
+        create policy writing on job for update using (what = 'mine');
+    """)
+    status, said, complained = await import_rows(world, "lookup", *JOB, PERDURE_DATABASE_URL=role)
+    assert (status, said) == (1, "1 started, 0 with their effects in doubt, 1 can't be imported")
+    assert complained.startswith("2: this role may read it and not lock it")
+
+
+async def test_a_batch_that_takes_long_to_check_holds_no_row_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(world, 4)
+    monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="30s", idle="300ms"))
+    monkeypatch.setattr(rows, "input_json", lambda *given, **how: time.sleep(0.2) or input_json(*given, **how))
+    each_time_another = ("--input", "jsonb_build_object('what', clock_timestamp())")
+    assert "give a smaller --batch" in (await import_rows(world, "lookup", *JOB, *each_time_another))[2]
+    assert (await import_rows(world, "lookup", *JOB, *each_time_another, "--batch", "1", "--dry-run"))[0] == 0
+    said = "4 started, 0 with their effects in doubt, 0 can't be imported"
+    assert await import_rows(world, "lookup", *JOB) == (0, said, "")
+
+
+async def test_a_batch_that_takes_postgresql_too_long_is_halved_and_a_row_alone_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(world, 8)
+    monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="400ms", idle="5s"))
+    await world.db.execute("""
+        create function slow(id bigint) returns jsonb language sql volatile as
+            $$ select '{}'::jsonb from pg_sleep(case when id = 5 then 0.6 else 0.1 end) $$
+    """)
+    status, said, complained = await import_rows(world, "lookup", *JOB, "--input", "slow(id)")
+    assert (status, said) == (1, "7 started, 0 with their effects in doubt, 1 can't be imported")
+    assert complained.startswith("5: PostgreSQL needs longer than 30 s")
 
 
 async def test_the_rate_is_kept(world: World) -> None:
