@@ -20,6 +20,7 @@ from perdure._crypto.sealed import bound_to
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
+from perdure._reconcile.importing.permission import check_may_import
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -118,7 +119,12 @@ class Import:
         """Import until a look through all rows finds none without a lifecycle. The app may insert rows meanwhile.
 
         A job may have begun a row although its lifecycle was started, by the app or for another row of an earlier
-        import: such a doubt is recorded as well, as long as no worker has begun the lifecycle."""
+        import: such a doubt is recorded as well, as long as no worker has begun the lifecycle.
+
+        Raises:
+            NotPermitted, NotThisDatabase: see `check_may_import`.
+        """
+        await check_may_import(self.db, dry_run=self.dry_run)
         self._begun = time.monotonic()
         lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
         while True:

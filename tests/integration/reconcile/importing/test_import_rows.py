@@ -250,6 +250,25 @@ async def test_a_row_that_may_be_read_and_not_locked_is_named(world: World) -> N
     assert complained.startswith("2: this role may read it and not lock it")
 
 
+async def test_only_an_operators_role_may_import(world: World) -> None:
+    await insert(world, 3)
+    worker, operator = await a_role(world, "worker"), await a_role(world, "operator")
+    for options in (JOB, (*JOB, "--dry-run")):
+        status, _, complained = await import_rows(world, "lookup", *options, PERDURE_DATABASE_URL=worker)
+        assert (status, await started(world)) == (1, 0)
+        assert complained.startswith(f"the role {world.scope}_worker may not import rows: an owner of the schema runs")
+    assert (await import_rows(world, "lookup", *JOB, PERDURE_DATABASE_URL=operator))[0] == 0
+
+
+async def test_the_rows_of_the_original_are_not_started_in_a_copy(world: World) -> None:
+    await insert(world, 1)
+    await world.db.execute("update perdure.database set copied_at = now()")
+    status, _, complained = await import_rows(world, "lookup", *JOB)
+    assert (status, await started(world)) == (1, 0)
+    assert complained.startswith("this database is a copy, and the rows belong to its original")
+    assert (await import_rows(world, "lookup", *JOB, "--dry-run"))[1].startswith("1 would be started")
+
+
 async def test_a_batch_that_takes_long_to_check_holds_no_row_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
