@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -33,6 +34,12 @@ Query = Annotated[
     str | None,
     typer.Option(help="instead of a table: a query with columns id, status, input and maybe since"),
 ]
+
+
+def _finite(rate: float) -> float:
+    if not math.isfinite(rate):
+        raise typer.BadParameter(f"{rate} is no number of rows: give 0 for no limit")
+    return rate
 
 
 @cli.command(
@@ -66,7 +73,7 @@ def import_rows(
         ),
     ] = None,
     batch: Annotated[int, typer.Option(help="rows in one transaction", min=1, max=5000)] = 200,
-    rate: Annotated[float, typer.Option(help="rows per second at most; 0 = no limit", min=0)] = 500,
+    rate: Annotated[float, typer.Option(help="rows per second at most; 0 = no limit", min=0, callback=_finite)] = 500,
     priority: Annotated[int, typer.Option(help="of their starts, 1 (first) to 5", min=1, max=5)] = 5,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="try each row, and roll it back")] = False,
 ) -> None:
@@ -92,9 +99,12 @@ def import_rows(
             work = await found(db)
             with _Display(await work.estimate(db)) as display:
                 display.warn(work.warning)
-                return await Import(
+                imported = await Import(
                     db, loaded, work, doubt, priority, batch, rate or None, display.refuse, display.progress, dry_run
                 ).run()
+                for status in await work.statuses_of_no_row(db):
+                    display.warn(f"no row has the status {status!r}")
+            return imported
 
     seen = asyncio.run(run())
     how = "would be started" if dry_run else "started"

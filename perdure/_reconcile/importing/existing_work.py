@@ -41,7 +41,7 @@ class Lock(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The id of a row, in its own type and as text."""
+    """The id of a row, in its own type and as text; null only in rows of `AppRows`."""
 
     key: Any
     id: str | None
@@ -148,6 +148,17 @@ class ExistingWork:
         rows = await db.fetch(sql, list(statuses), self.lifecycle, most, *values)
         return [Place(row["key"], row["id"]) for row in rows]
 
+    async def without_id(self, db: Connection) -> int:
+        """The number of rows whose id is null."""
+        sql = f"select count(*) from ({self.sql}) q where q.id is null and q.status::text = any($1::text[])"
+        return int(await db.fetchval(sql, list(self.statuses)))
+
+    async def statuses_of_no_row(self, db: Connection) -> list[str]:
+        """Those of the statuses that no row has, such as a misspelt one."""
+        sql = f"""select s from unnest($1::text[]) with ordinality x (s, n)
+            where not exists (select from ({self.sql}) q where q.status::text = s) order by n"""
+        return [row["s"] for row in await db.fetch(sql, list(self.statuses))]
+
     async def repeated(self, db: Connection, places: Sequence[Place]) -> set[str]:
         """The ids among these that several rows have, whoever holds them."""
         rows = await db.fetch(
@@ -170,7 +181,7 @@ class ExistingWork:
 
     def _keys(self, condition: str, further: str = "") -> str:
         return f"""select q.id as key, q.id::text as id from ({self.sql}) q
-            where q.status::text = any($1::text[]) {further} and {condition} order by q.id"""
+            where q.id is not null and q.status::text = any($1::text[]) {further} and {condition} order by q.id"""
 
     def _rows(self) -> str:
         since = "to_jsonb(q.since::timestamptz) #>> '{}'" if self.dated else "null"

@@ -126,6 +126,9 @@ class Import:
         """
         await check_may_import(self.db, dry_run=self.dry_run)
         self._begun = time.monotonic()
+        if rows := await self.work.without_id(self.db):
+            self.done.bad += rows
+            self.refuse("null", f"the id of {rows} rows is null")
         lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
         while True:
             before = self.done.seen
@@ -147,8 +150,6 @@ class Import:
             await self._import(wanted, lock)
             left += len(wanted) - (self.done.seen - before)
             self.progress(self.done)
-            if after.key is None:  # null keys sort last
-                break
             if self.rate:
                 await asyncio.sleep(self._begun + self.done.started / self.rate - time.monotonic())
         return left
@@ -185,8 +186,6 @@ class Import:
                 self.done.seen += 1
                 self.done.started += taken.answer == "started"
                 self.done.in_doubt += taken.in_doubt
-        if any(each.key is None for each in places):
-            self._refuse(None)(InvalidEntity("its id is null"))
 
     async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
         """Import rows in one transaction, so that a row keeps its status until its lifecycle is on record."""
