@@ -32,7 +32,7 @@ from perdure.settings import settings
 
 Query = Annotated[
     str | None,
-    typer.Option(help="instead of a table: a query with columns id, status, input and maybe since"),
+    typer.Option(help="instead of a table: a query with columns id, status, input and maybe since, tenant"),
 ]
 
 

@@ -1,4 +1,5 @@
-"""An existing table of work, as `perdure import` reads it: id, status, input, since of each row, in order of the id."""
+"""An existing table of work, as `perdure import` reads it: id, status, input, since and tenant of each row, in order of
+the id."""
 
 from __future__ import annotations
 
@@ -55,6 +56,7 @@ class Row:
     status: str
     input: str | None
     since: str | None
+    tenant: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,11 @@ class ExistingWork:
     """Existing work in an app's database.
 
     Attributes:
-        sql: a query with the columns id, status, input (jsonb) and maybe since (timestamptz).
+        sql: a query with the columns id, status, input (jsonb) and maybe since (timestamptz) and tenant.
         lifecycle: name of the lifecycle for the rows. Rows that have it already are left out.
         statuses: only rows in one of these statuses are read.
         dated: whether the query has the column since.
+        tenanted: whether it has the column tenant.
         lockable: whether the rows can be locked; those of a query that groups or unites cannot.
         unlocked: tables whose rows the query reads and PostgreSQL does not lock, as in a `with` and in a subquery of a
             column.
@@ -75,6 +78,7 @@ class ExistingWork:
     lifecycle: str
     statuses: tuple[str, ...]
     dated: bool
+    tenanted: bool
     lockable: bool = False
     unlocked: tuple[str, ...] = ()
 
@@ -91,9 +95,9 @@ class ExistingWork:
             raise InvalidSource(f"PostgreSQL can't run {sql!r}: {error}") from error
         if missing := [each for each in _COLUMNS if each not in columns]:
             raise InvalidSource(
-                f"{sql!r} has no column named {missing[0]!r}: name them id, status, input and maybe since"
+                f"{sql!r} has no column named {missing[0]!r}: name them id, status, input and maybe since and tenant"
             )
-        found = cls(sql, lifecycle, tuple(statuses), "since" in columns)
+        found = cls(sql, lifecycle, tuple(statuses), "since" in columns, "tenant" in columns)
         try:
             await db.prepare(found._rows())
             tables = await found._tables(db)
@@ -177,7 +181,7 @@ class ExistingWork:
         """
         sql = f"{self._rows()} {lock.value}" if self.lockable else self._rows()
         found = await db.fetch(sql, [each.key for each in places], list(self.statuses))
-        return [Row(row["id"], row["status"], row["input"], row["since"]) for row in found]
+        return [Row(row["id"], row["status"], row["input"], row["since"], row["tenant"]) for row in found]
 
     def _keys(self, condition: str, further: str = "") -> str:
         return f"""select q.id as key, q.id::text as id from ({self.sql}) q
@@ -185,7 +189,9 @@ class ExistingWork:
 
     def _rows(self) -> str:
         since = "to_jsonb(q.since::timestamptz) #>> '{}'" if self.dated else "null"
-        return f"""select q.id::text, q.status::text, q.input::jsonb::text as input, {since} as since
+        tenant = "q.tenant::text" if self.tenanted else "null"
+        return f"""select q.id::text, q.status::text, q.input::jsonb::text as input, {since} as since,
+                {tenant} as tenant
             from ({self.sql}) q where q.id = any($1) and q.status::text = any($2::text[]) order by q.id"""
 
 

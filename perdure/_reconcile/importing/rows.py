@@ -236,7 +236,8 @@ class Import:
         entity = Entity(name_of(self.lifecycle), row.id)
         with bound_to(entity):
             given = input_json(self.lifecycle, parsed(row.input), sealing=True, recorded=True)
-        return {"id": entity.id, "input": given, "doubts": self.doubt.records(entity, row) if self.doubt else []}
+        doubts = self.doubt.records(entity, row) if self.doubt else []
+        return {"id": entity.id, "input": given, "tenant": row.tenant, "doubts": doubts}
 
     async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
         given = json.dumps(list(orders))

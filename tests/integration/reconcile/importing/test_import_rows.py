@@ -510,6 +510,16 @@ async def test_a_query_says_what_the_rows_are(world: World) -> None:
     assert [row["id"] for row in await world.db.fetch("select id from perdure.ident order by id")] == ["job-2", "job-3"]
 
 
+async def test_a_query_names_the_tenant_of_each_row(world: World) -> None:
+    await insert(world, 2)
+    query = "select id, status, '{}'::jsonb as input, nullif(id, 1) * 100 as tenant from job"
+    await import_rows(world, "lookup", "--query", query, "--waiting", "waiting")
+    tenants = await world.db.fetch(
+        "select e.tenant, i.tenant from perdure.entity e join perdure.ident i using (id) order by id"
+    )
+    assert [tuple(row) for row in tenants] == [(None, None), ("200", "200")]
+
+
 @pytest.mark.parametrize(
     ("query", "warning"),
     [
