@@ -30,6 +30,7 @@ from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import Terms, all_terms
 from perdure._workflow.messages import signals, unfit
 from perdure.app import App, input_json
+from perdure.contracts.digits import MORE_DIGITS, loses_digits
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, parsed, size_of
@@ -151,12 +152,14 @@ class Delivery:
         self._check_known(row)
         lifecycle = self._app.lifecycle(entity.lifecycle)
         _check_size(row["input"])
-        given = _loaded(row["input"])
+        given = committed = _loaded(row["input"])
         if row["record"] is None:  # else it was read before, and the run reports an unreadable input
             try:
-                given = _with_what_is_new(given, input_json(lifecycle, given, recorded=True))
+                given = _with_what_is_new(committed, input_json(lifecycle, committed, recorded=True))
             except InvalidInput as error:
                 raise Unreadable(str(error)) from error
+            if loses_digits(lifecycle.input, committed):  # other runs take the input as it was committed
+                raise Unreadable(f"{entity.lifecycle}: the input {MORE_DIGITS}")
             _check_bytes(size_of(given))  # with the defaults of the model
         asked = None if cancel is None else OperatorRequest.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)

@@ -15,6 +15,7 @@ from temporalio import workflow
 
 from perdure._wire.messages import Message
 from perdure._workflow.author import Author
+from perdure.contracts.digits import MORE_DIGITS, loses_digits
 from perdure.contracts.effects import first_problem
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError, UnreadableRecord
@@ -41,6 +42,8 @@ def unfit(lifecycle: type[Author], message: Message) -> str | None:
         return f"the payload of {message.name!r} does not fit: {first_problem(error)}"
     except TypeError as error:
         return f"{message.name!r}: {first_problem(error)}"
+    if any(loses_digits(each, message.payload) for each in _adapters(lifecycle, message.name)):
+        return f"the payload of {message.name!r} {MORE_DIGITS}"
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from perdure.contracts.digits import number
 from perdure.contracts.dumping import lost_in
 from perdure.errors import InvalidInput
 
@@ -60,7 +61,8 @@ def unfit(data: Any, largest: int) -> str | None:
 
 
 def parsed(text: str | None) -> Any:
-    """The data of JSON text that PostgreSQL has kept; None = it has kept none.
+    """The data of JSON text that PostgreSQL has kept; None = it has kept none. A `Decimal` that is read from it has all
+    digits.
 
     Raises:
         InvalidInput: Python cannot read it, or it is nested too deep.
@@ -68,7 +70,7 @@ def parsed(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        data = json.loads(text)
+        data = json.loads(text, parse_float=number)
     except RecursionError:
         raise InvalidInput(f"its JSON {TOO_DEEP}") from None
     except ValueError:  # PostgreSQL has checked the rest

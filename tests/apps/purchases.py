@@ -41,11 +41,20 @@ class PurchaseLifecycle(Lifecycle[Purchase, Stage]):
 
     effects = (CHARGE, SHIP)
 
+    def __init__(self) -> None:
+        self.paid = Decimal(1)
+
     @workflow.run
     async def run(self, purchase: Purchase) -> None:
         """Do both, whatever comes of them."""
+        await self.wait_for(lambda: self.paid >= purchase.amount)
         await self.perform(CHARGE, purchase, entering=Stage.CHARGING, then=Stage.CHARGED)
         await self.perform(SHIP, purchase, suffix="parcel", then=Stage.SHIPPED)
+
+    @workflow.signal
+    def pay(self, amount: Decimal) -> None:
+        """Take a payment."""
+        self.paid += amount
 
 
 @CHARGE.performs

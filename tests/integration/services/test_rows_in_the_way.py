@@ -26,6 +26,7 @@ from perdure._store import connecting
 from perdure._store.postgres import Database
 from perdure.contracts.sizes import LARGEST
 from perdure.errors import TemporalUnavailable
+from tests.apps import purchases
 from tests.apps.listening import app
 from tests.world import World
 
@@ -115,6 +116,23 @@ async def test_messages_for_many_starts_that_wait_hold_up_nobody_else(world: Wor
         await world.db.execute(f"select {act} from generate_series(1, {BATCH}) n")
     await world.db.execute(START, "good")
     await delivered(world, relay, "good")
+
+
+async def test_a_number_that_would_lose_digits_of_a_decimal_is_rejected(world: World) -> None:
+    async with world.worker(purchases.app):
+        await world.db.execute("""select perdure.start('purchase', 'a', '{"amount": 12345678901234567.89}')""")
+        await world.db.execute("""select perdure.start('purchase', 'b', '{"amount": "12345678901234567.89"}')""")
+        await world.db.execute("select perdure.signal('purchase', 'b', 'pay', '12345678901234567.89')")
+        await world.db.execute("""select perdure.signal('purchase', 'b', 'pay', '"12345678901234567.89"')""")
+        assert await world.ended("purchase", "b") == "shipped"
+
+        async def rejected() -> bool:
+            return bool(await world.db.fetchval("select count(*) = 2 from perdure.rejected"))
+
+        await world.until(rejected, "both rejected")
+    more = "has a number with more digits than a float holds, for a Decimal: write it as text"
+    reasons = await world.db.fetch("select id, reason from perdure.rejected order by id")
+    assert [(row["id"], row["reason"].partition(more)[1]) for row in reasons] == [("a", more), ("b", more)]
 
 
 @pytest.mark.parametrize(

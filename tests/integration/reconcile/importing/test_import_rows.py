@@ -223,6 +223,13 @@ async def test_the_doubt_about_a_row_is_recorded_although_its_lifecycle_was_star
     assert world.counterparty.seen("do") == 2
 
 
+async def test_a_decimal_keeps_its_digits(world: World) -> None:
+    await world.db.execute("insert into job (what) values ('12345678901234567.89')")
+    options = (*WAITING, "--input", "jsonb_build_object('amount', what::numeric)")
+    await import_rows(world, "purchase", *options, of="tests.apps.purchases:app")
+    assert await world.db.fetchval("select input -> 'amount' from perdure.entity") == '"12345678901234567.89"'
+
+
 async def test_private_fields_are_sealed_for_their_entity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.db.execute("insert into job (what) values ('+15550100123')")
     options = (world, "purchase", *JOB, "--input", "jsonb_build_object('phone', what)", "--effect", "charge-purchase")
