@@ -18,6 +18,7 @@ class Digits(float):
     """The nearest float. Its text has all digits, so a `Decimal` that Pydantic makes of it is exact."""
 
     __slots__ = ("_text",)
+    _text: str
 
     def __new__(cls, text: str) -> Digits:
         made = super().__new__(cls, text)

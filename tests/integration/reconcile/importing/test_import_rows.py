@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -25,6 +26,7 @@ from perdure._reconcile.importing.existing_work import Lock
 from perdure._store.bounds import bounds
 from perdure.app import input_json
 from perdure.cli import cli
+from perdure.contracts import EffectStatus
 from perdure.encryption import Private
 from perdure.errors import PerdureError
 from tests.apps import purchases
@@ -214,7 +216,7 @@ async def test_the_doubt_about_a_row_is_recorded_although_its_lifecycle_was_star
     said = (0, "1 started, 1 with their effects in doubt, 0 can't be imported", "")
     assert (await import_rows(world, "lookup", *JOB, "--dry-run"))[1].startswith("1 would be started, 1 with their")
     assert await import_rows(world, "lookup", *JOB) == said
-    assert await world.db.fetch("select key from perdure.effect") == [("lookup/1/do-lookup",)]
+    assert await world.db.fetchval("select array_agg(key) from perdure.effect") == ["lookup/1/do-lookup"]
     assert (await import_rows(world, "lookup", *JOB))[1].startswith("0 started, 0 with")
     async with world.worker(app):
         for number in (1, 2, 3):
@@ -282,7 +284,12 @@ async def test_a_batch_that_takes_long_to_check_holds_no_row_meanwhile(
 ) -> None:
     await insert(world, 4)
     monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="30s", idle="300ms"))
-    monkeypatch.setattr(rows, "input_json", lambda *given, **how: time.sleep(0.2) or input_json(*given, **how))
+
+    def slow_input(*given: Any, **how: Any) -> Any:
+        time.sleep(0.2)
+        return input_json(*given, **how)
+
+    monkeypatch.setattr(rows, "input_json", slow_input)
     each_time_another = ("--input", "jsonb_build_object('what', clock_timestamp())")
     assert "give a smaller --batch" in (await import_rows(world, "lookup", *JOB, *each_time_another))[2]
     assert (await import_rows(world, "lookup", *JOB, *each_time_another, "--batch", "1", "--dry-run"))[0] == 0
@@ -460,7 +467,9 @@ async def test_a_job_that_may_have_done_several_effects_puts_each_of_them_in_dou
                 return effect in ((await world.client.status("purchase", "1")).attention or "")
 
             await world.until(parked, f"{effect} waits for a person")
-            await world.client.resolve("purchase", "1", "done", effect=effect, receipt="x", by="ann", note="seen")
+            await world.client.resolve(
+                "purchase", "1", EffectStatus.DONE, effect=effect, receipt="x", by="ann", note="seen"
+            )
         assert await world.ended("purchase", "1") == "shipped"
     assert purchases.performed == []
 
