@@ -128,8 +128,8 @@ async def _shape(temporal_client: Client, schedule: Schedule) -> dict[str, Any]:
 
 
 async def _decoded(temporal_client: Client, args: Any) -> Any:
-    if any(isinstance(each, Payload) and is_ours(each) for each in args):
-        return "encrypted, so it could not run after a change of keys"
+    if any(isinstance(each, Payload) and is_ours(each) for each in args):  # it could not run after a change of keys
+        return "something else"
     if all(isinstance(each, ReconciliationRequest) for each in args):
         return [each.model_dump() for each in args]
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from perdure._operations.selection import known_lifecycles
 from perdure._services.health import EventLoop, Health
 from perdure._services.service import Service
 from perdure._worker.serving import probes, serving
@@ -23,7 +24,7 @@ class _Reading(Service):
     async def once(self) -> bool:
         """See base class."""
         async with self._sources.reading() as connection:
-            await connection.fetchval("select exists (select from perdure.entity)")
+            await known_lifecycles(connection)
         return False
 
 
