@@ -30,7 +30,15 @@ from perdure.client.reading import refusals
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
-from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
+from perdure.errors import (
+    AlreadyFinished,
+    DatabaseUnavailable,
+    InvalidInput,
+    NoSuchEntity,
+    NotNow,
+    NotOnRecord,
+    NoWorkflow,
+)
 
 query = queries(__name__)
 
@@ -214,9 +222,12 @@ class Acts:
             return answer
 
     async def _standing(self, entity: Entity) -> EntityStatus:
-        if self.app is not None:
-            self.app.lifecycle(entity.lifecycle)
-        standing = await self.client.status(entity.lifecycle, entity.id)
+        try:
+            standing = await self.client.status(entity.lifecycle, entity.id)
+        except NoSuchEntity:
+            if self.app is not None:
+                self.app.lifecycle(entity.lifecycle)  # an error that suggests a name
+            raise
         seen = self.seen or Seen(standing.generation)
         if seen.generation != standing.generation:
             raise NotNow(f"{entity} was restarted since it was chosen, and is {standing.state}")

@@ -57,3 +57,16 @@ async def test_payloads_are_shown_to_who_may_see_them_and_that_is_on_record_firs
         assert await record(world, "ring", "a") == [("starting", "ann", "payloads shown: ticket 7")]
         limited = await site.browser("bob", "payloads:rest,look").http.post("/entity/ring/payloads", data=form)
         assert limited.status_code == 403
+
+
+async def test_payloads_are_shown_and_a_cancel_is_sent_of_a_lifecycle_that_no_code_declares_any_more(
+    world: World,
+) -> None:
+    await world.db.execute("select perdure.start('renamed-since', 'a', '{\"x\": 1}')")
+    async with open_console(world, app=app) as site:
+        ann, entity = site.browser("ann", "payloads,settle"), "lifecycle=renamed-since&id=a"
+        shown = await ann.send("/entity/renamed-since?id=a", "/entity/renamed-since/payloads", note="why")
+        assert shown.status_code == 200, readable(shown.text)
+        sent = await ann.send(f"/act/cancel?{entity}", "/act/cancel", note="gone")
+        assert sent.status_code == 200, readable(sent.text)
+    assert await world.db.fetchval("select count(*) from perdure.message where kind = 'cancel'") == 1
