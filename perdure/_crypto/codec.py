@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -32,6 +33,7 @@ ENCODING = b"binary/encrypted"
 CIPHER = b"perdure/1 AES-256-GCM"
 """Metadata `encryption-cipher`, which distinguishes our payloads from another codec's with the same encoding."""
 KEY_ID = "encryption-key-id"
+_RPC = timedelta(seconds=5)
 
 
 class Codec(PayloadCodec):
@@ -116,7 +118,30 @@ def reading_client(client: Client) -> Client:
     codec = client.data_converter.payload_codec
     if not isinstance(codec, Codec) or not codec.encrypting:
         return client
-    converter = dataclasses.replace(client.data_converter, payload_codec=Codec(codec.keys, encrypting=False))
+    return _with_codec(client, Codec(codec.keys, encrypting=False))
+
+
+async def client_for(client: Client, workflow_id: str) -> Client:
+    """`client`, which encrypts with the key of the workflow's run: its workers have that key.
+
+    Raises:
+        UnknownKey: this process does not have it.
+        RPCError: Temporal fails, or has no such workflow.
+    """
+    codec = client.data_converter.payload_codec
+    if not isinstance(codec, Codec) or not codec.encrypting:
+        return client
+    assert codec.keys is not None
+    seen = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
+    for payload in seen.raw_info.memo.fields.values():
+        if is_ours(payload):
+            codec.decrypted(payload)
+            return _with_codec(client, Codec(codec.keys.encrypting_with(payload.metadata[KEY_ID].decode())))
+    return client
+
+
+def _with_codec(client: Client, codec: Codec) -> Client:
+    converter = dataclasses.replace(client.data_converter, payload_codec=codec)
     return Client(client.service_client, namespace=client.namespace, data_converter=converter)
 
 

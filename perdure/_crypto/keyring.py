@@ -12,6 +12,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,12 @@ class Keyring:
     def ids(self) -> tuple[str, ...]:
         """The ids of all keys."""
         return tuple(self._ciphers)
+
+    def encrypting_with(self, key_id: str) -> Keyring:
+        """The same keys, of which another one encrypts."""
+        made = copy(self)
+        made.current = key_id
+        return made
 
     def encrypt(self, plain: bytes, bound: bytes) -> bytes:
         """Nonce, ciphertext and tag, with the current key. `bound` is authenticated, and is not part of the result."""

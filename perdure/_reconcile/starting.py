@@ -7,6 +7,7 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
+from perdure._crypto.codec import reading_client
 from perdure._reconcile.workflow import Reconciliation, reconciliation_id
 from perdure._text.shown import markdown
 from perdure._wire.reconciliation import ReconciliationRequest, Summary
@@ -19,11 +20,13 @@ async def start_reconciliation(
 ) -> WorkflowHandle[Reconciliation, Summary]:
     """Start a reconciliation, and return its workflow. A running one of the same scope is joined.
 
+    The request is not encrypted: it could have a key that no worker has, and others would join a run that stands still.
+
     Raises:
         RPCError: Temporal fails.
     """
     summary = "perdure: reconciliation" + (f" of {asked.only.lifecycle}/{asked.only.id}" if asked.only else "")
-    handle: WorkflowHandle[Reconciliation, Summary] = await temporal_client.start_workflow(
+    handle: WorkflowHandle[Reconciliation, Summary] = await reading_client(temporal_client).start_workflow(
         Reconciliation.run,
         asked,
         id=reconciliation_id(scope, asked.only),

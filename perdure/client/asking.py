@@ -16,7 +16,7 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeou
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._crypto.codec import encrypting_client
+from perdure._crypto.codec import client_for, encrypting_client
 from perdure._crypto.private import SEALING
 from perdure._crypto.sealed import bound_to
 from perdure._store.postgres import Pool
@@ -37,6 +37,7 @@ from perdure.errors import (
     NotThisDatabase,
     NoWorkflow,
     TemporalUnavailable,
+    UnknownKey,
     Unopenable,
 )
 from perdure.settings import Settings
@@ -104,6 +105,7 @@ class Asking:
             NotNow: the request makes no sense in the lifecycle's present state.
             NoWorkflow: no workflow of the entity is open in Temporal.
             AlreadyFinished: the entity has ended.
+            UnknownKey: this process does not have the key of the entity's run; nothing was sent.
             TemporalUnavailable: no Temporal server or no worker answered, or this process does not have the key of the
                 answer. Whether the request was accepted is unknown.
         """
@@ -120,8 +122,15 @@ class Asking:
             raise TemporalUnavailable(f"{update} needs Temporal: give the client temporal_client=")
         if isinstance(asked, Resolution) and (why := unfit(asked.receipt, LARGEST_RECEIPT)):
             raise InvalidInput(f"{self.entity}: the receipt {why}")
+        workflow_id = self.entity.workflow_id(self.config.scope)
         try:
-            return await _executed(self._handle(self.temporal_client), update, asked, self.patience, update_id)
+            client = await client_for(encrypting_client(self.temporal_client, self.config), workflow_id)
+        except UnknownKey as error:  # workers might not have ours either, and its tasks would fail from then on
+            raise UnknownKey(f"{self.entity}: nothing was sent, since its run can't be read here: {error}") from error
+        except RPCError as error:
+            raise await self._refusal(error) from error
+        try:
+            return await _executed(client.get_workflow_handle(workflow_id), update, asked, self.patience, update_id)
         except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise await self._refusal(error) from error
         except Unopenable as error:
@@ -135,7 +144,8 @@ class Asking:
         """
         if self.temporal_client is None:
             return None
-        handle = self._handle(self.temporal_client)
+        client = encrypting_client(self.temporal_client, self.config)
+        handle = client.get_workflow_handle(self.entity.workflow_id(self.config.scope))
         for each in (update_id, SENT_AGAIN + update_id):
             try:
                 given = handle.get_update_handle(each, result_type=str)
@@ -148,10 +158,6 @@ class Asking:
                 if not (isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND):
                     raise TemporalUnavailable(f"{self.entity}: no answer from Temporal: {error}") from error
         return None
-
-    def _handle(self, temporal_client: temporalio.client.Client) -> temporalio.client.WorkflowHandle[Any, Any]:
-        encrypting = encrypting_client(temporal_client, self.config)
-        return encrypting.get_workflow_handle(self.entity.workflow_id(self.config.scope))
 
     def _unread(self, error: Unopenable) -> TemporalUnavailable:
         return TemporalUnavailable(

@@ -16,6 +16,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
 )
 
+import perdure
 from perdure import PerdurePlugin
 from perdure._reconcile.schedule import _wanted, make_schedule
 from perdure._reconcile.starting import start_reconciliation
@@ -24,6 +25,7 @@ from perdure._services.relay import Relay
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.reconciliation import ReconciliationRequest
 from perdure.encryption import Private
+from perdure.errors import NotNow, UnknownKey
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.letters import Letter, Letters, app
@@ -116,3 +118,30 @@ async def test_a_restart_waits_for_an_open_run_that_the_relay_can_not_read(
     (left,) = await world.db.fetch("select kind, tries, error from perdure.outbox")
     assert (left["kind"], left["tries"]) == ("start", 1)
     assert ("the run of generation 0 is still closing" if FIRST in given else "can't be read") in left["error"]
+
+
+async def test_an_act_is_encrypted_with_the_key_of_the_run_or_not_sent(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Letters, "ann", Letter(to=Private("1 Road"), text=Private("Dear")))
+        await world.until_delivered("letter", "ann")
+
+        async def acting(*given: str) -> None:
+            config = world.config.model_copy(update=keys(*given))
+            client = perdure.Client(world.client._pool, await client_with(world, *given), config=config)
+            await client.retry(Letters, "ann", by="ann", note="once more")
+
+        with pytest.raises(
+            UnknownKey, match=r"letter/ann: nothing was sent, since its run can't be read here: .* 'first'"
+        ):
+            await acting(SECOND)
+        with pytest.raises(NotNow, match="nothing waits"):  # by the workflow
+            await acting(SECOND, FIRST)
+        await world.client.signal(Letters, "ann", Letters.send_off)
+        assert await world.ended("letter", "ann") == "posted"
+
+
+async def test_a_reconciliation_that_is_requested_with_a_key_that_no_worker_has_runs(world: World) -> None:
+    async with world.worker(app):
+        stranger, asked = await client_with(world, SECOND), ReconciliationRequest(by="ann")
+        begun = await start_reconciliation(stranger, world.scope, asked)
+        assert (await world.temporal_client.get_workflow_handle(begun.id).result()) is not None

@@ -21,6 +21,12 @@ from tests.integration.crypto.fixtures import FIRST, GIVEN, SECOND, in_plain, ke
 from tests.world import World
 
 APP = "tests.apps.private_messages:app"
+REQUEST = {
+    "history.events.workflow_execution_started_event_attributes.input.payloads.",
+    "history.events.user_metadata.summary.",
+    "execution_config.user_metadata.summary.",
+}
+"""Where the request for a reconciliation stands, which is not encrypted."""
 
 
 @pytest.fixture
@@ -50,7 +56,7 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
             world.temporal_client, world.config.model_copy(update={"reconciliation_every": 24.0})
         )
         schedule, *run = await the_reconciliation(world)
-        assert in_plain(run) == set()
+        assert in_plain(run) <= REQUEST
         assert all(place.startswith("schedule.action.") for place in in_plain([schedule]))
     shown = await perdure(world, "show", "private-message", "a", "--json", "--payloads", "--app", APP)
     assert shown.exit_code == 0, shown.output
