@@ -115,6 +115,7 @@ async def see(record: Record, client: Client | PerdureError, scope: str | None, 
     else:
         try:
             workflow, history = await asyncio.wait_for(look(client, workflow_id), PATIENCE)
+            problem = history.unread and f"the attempts and look-ups can't be read: {history.unread}"
         except RPCError as error:
             problem = f"Temporal did not answer: {error.message}"
         except TimeoutError:

@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 from perdure._crypto.codec import opened
 from perdure._retention.histories import listed_runs
 from perdure._wire.orders import CallResult, Report
+from perdure.errors import Unopenable
 
 RUNS = 10
 """Runs that are read, the newest ones: each restart is one, and each time that a long life goes on in a new one."""
@@ -72,6 +73,7 @@ class History:
         activities: what each activity of the newest run is, by its id.
         worker: who took the newest workflow task.
         cut: whether there is more than was read.
+        unread: why some of it can't be read: a key is missing.
     """
 
     runs: list[str] = field(default_factory=list)
@@ -80,6 +82,7 @@ class History:
     activities: dict[str, str] = field(default_factory=dict)
     worker: str | None = None
     cut: bool = False
+    unread: str | None = None
 
     def under_way(self, what: str, began: datetime | None, worker: str | None) -> None:
         """Who has an attempt or a look-up that did not end yet."""
@@ -104,6 +107,7 @@ async def read_history(client: Client, workflow_id: str, newest: str) -> History
                 found.cut = True
                 break
         found.tries += reading.tries.values()
+        found.unread = found.unread or reading.unread
         found.timers, found.activities, found.worker = reading.waits, reading.activities, reading.worker
     return found
 
@@ -129,6 +133,7 @@ class _Reading:
         self.tries: dict[int, Try] = {}
         self.activities: dict[str, str] = {}
         self.worker: str | None = None
+        self.unread: str | None = None
         self._timers: dict[int, tuple[str, datetime]] = {}
         self._converter = converter
 
@@ -244,7 +249,8 @@ class _Reading:
             return ""
         try:
             [text] = await self._converter.decode([event.user_metadata.summary], [str])
-        except Exception:  # as above
+        except Exception as error:  # as above
+            self.unread = str(error) if isinstance(error, Unopenable) else self.unread
             return ""
         return str(text)
 

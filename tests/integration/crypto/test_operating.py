@@ -58,6 +58,9 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
         schedule, *run = await the_reconciliation(world)
         assert in_plain(run) <= REQUEST
         assert all(place.startswith("schedule.action.") for place in in_plain([schedule]))
+    unread = await perdure(world, "show", "private-message", "a", PERDURE_KEYS=SECOND)
+    assert (unread.exit_code, "the attempts and look-ups can't be read: it is" in unread.stderr) == (1, True)
+    assert "add 'first' to PERDURE_KEYS" in unread.stderr
     shown = await perdure(world, "show", "private-message", "a", "--json", "--payloads", "--app", APP)
     assert shown.exit_code == 0, shown.output
     tries = [(each["effect"], each["kind"], each["outcome"]) for each in json.loads(shown.stdout)["tries"]]
