@@ -53,7 +53,7 @@ async def test_a_form_outlives_the_session_of_its_person_and_its_own_token(
         await other.wait_for_selector("text=everywhere")
         await ann.page.click("text=Send it again")
         await ann.shows("resolved as done")
-        written = "do-ring resolved as done: their log has it\r\n<b>twice</b>"
+        written = "do-ring resolved as done: their log has it\n<b>twice</b>"
         assert await record(world, "ring", "a") == [("done", "ann", written)]
 
         await ann.page.goto("/act/resolve?lifecycle=ring&id=b&key=key-b")

@@ -25,7 +25,7 @@ from perdure._services.relay import Relay
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.reconciliation import ReconciliationRequest
 from perdure.encryption import Private
-from perdure.errors import NotNow, UnknownKey
+from perdure.errors import NotNow, TemporalUnavailable, UnknownKey
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.letters import Letter, Letters, app
@@ -121,21 +121,23 @@ async def test_a_restart_waits_for_an_open_run_that_the_relay_can_not_read(
 
 
 async def test_an_act_is_encrypted_with_the_key_of_the_run_or_not_sent(world: World) -> None:
+    async def acting(*given: str) -> None:
+        config = world.config.model_copy(update=keys(*given))
+        client = perdure.Client(world.client._pool, await client_with(world, *given), config=config)
+        await client.retry(Letters, "ann", by="ann", note="once more")
+
     async with world.worker(app):
         await world.client.start(Letters, "ann", Letter(to=Private("1 Road"), text=Private("Dear")))
         await world.until_delivered("letter", "ann")
-
-        async def acting(*given: str) -> None:
-            config = world.config.model_copy(update=keys(*given))
-            client = perdure.Client(world.client._pool, await client_with(world, *given), config=config)
-            await client.retry(Letters, "ann", by="ann", note="once more")
-
         with pytest.raises(
             UnknownKey, match=r"letter/ann: nothing was sent, since its run can't be read here: .* 'first'"
         ):
             await acting(SECOND)
         with pytest.raises(NotNow, match="nothing waits"):  # by the workflow
             await acting(SECOND, FIRST)
+    async with world.worker(app, **keys(SECOND, FIRST)):
+        with pytest.raises(TemporalUnavailable, match=r"the answer can't be read, .* 'second'"):
+            await acting(FIRST)
         await world.client.signal(Letters, "ann", Letters.send_off)
         assert await world.ended("letter", "ann") == "posted"
 

@@ -450,7 +450,10 @@ async def test_an_effect_with_a_suffix_is_in_doubt_under_the_key_that_the_lifecy
     assert tuple(row) == ("lookup/1/do-lookup/first%7E1", "do-lookup/first~1")
 
 
-async def test_a_job_that_may_have_done_several_effects_puts_each_of_them_in_doubt(world: World) -> None:
+async def test_a_job_that_may_have_done_several_effects_puts_each_of_them_in_doubt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purchases, "performed", [])
     await insert(world, 1, "running")
     await import_rows(
         *(world, "purchase", *JOB, "--input", "'{}'", "--effect", "charge-purchase"),
