@@ -113,9 +113,12 @@ async def _tables(connection: Connection, grant: Grant, name: str) -> list[str]:
     found = []
     for table in await connection.fetch(query("tables")):
         may = rights.tables.get(table["name"], rights.usual)
+        on = f"perdure.{table['name']}"
+        if grant.scoped and table["name"] == "database" and grant.kind in (Kind.OPERATOR, Kind.CONSOLE):
+            found.append(f"grant select on {on} to {name}")  # compared before an act; it has nothing of an entity
+            continue
         if not may or (grant.scoped and not (table["of_lifecycle"] and table["of_entity"])):
             continue
-        on = f"perdure.{table['name']}"
         if "insert" in may and table["name"] == "transition":
             others = ", ".join(each for each in may if each != "insert")
             found += [f"grant {others} on {on} to {name}", f"grant insert ({table['columns']}) on {on} to {name}"]

@@ -6,8 +6,9 @@ import pytest
 from typer.testing import Result
 
 from tests.apps.contracts import Booking
-from tests.apps.talking import Rest, app
+from tests.apps.talking import Rest, Ring, app
 from tests.command import perdure
+from tests.integration.operations.acts import LOST, parked
 from tests.integration.retention.months import NAME, finished
 from tests.world import World
 
@@ -70,3 +71,24 @@ async def test_the_grant_that_is_named_is_enough(world: World, role: str) -> Non
     for line in ("database claim --as moved --yes", f"recover --yes --put-back {NOTE}"):
         end = await run(world, role, line)
         assert end.exit_code == 0, (line, end.output, end.exception)
+
+
+async def test_an_operator_of_one_lifecycle_acts_on_its_entities_alone(world: World, role: str) -> None:
+    world.counterparty.replies_to = {"a": [LOST], "b": [LOST]}
+    assert (await perdure(world, "grant", role, "--as", "operator", "--lifecycle", "ring")).exit_code == 0
+    async with world.worker(app):
+        await world.client.start(Rest, "other", Booking(seconds=3600))
+        for entity_id in "ab":
+            await world.client.start(Ring, entity_id, Booking())
+        await parked(world, 2)
+        for line, said in {
+            f"resolve ring a --as abandoned {NOTE}": "ring/a: resolved as abandoned",
+            f"send-again ring a {NOTE}": "ring/a: do-ring goes anew",
+            f"cancel ring b {NOTE}": "ring/b: its end is requested",
+        }.items():
+            end = await run(world, role, line)
+            assert (end.exit_code, end.stdout[: len(said)]) == (0, said), (line, end.output, end.exception)
+        for line in (f"cancel rest other {NOTE}", f"retry rest other {NOTE}"):
+            end = await run(world, role, line)
+            assert (end.exit_code, end.stdout) == (1, ""), (line, end.output)
+    assert await world.db.fetchval("select count(*) from perdure.message where lifecycle = 'rest'") == 0
