@@ -115,10 +115,8 @@ def encrypting(given: DataConverter, config: Settings) -> DataConverter:
 def reading_client(client: Client) -> Client:
     """`client`, which decrypts and does not encrypt: for what has no data of an entity, and must be readable after each
     change of keys."""
-    codec = client.data_converter.payload_codec
-    if not isinstance(codec, Codec) or not codec.encrypting:
-        return client
-    return _with_codec(client, Codec(codec.keys, encrypting=False))
+    keys = _encrypting_keys(client)
+    return client if keys is None else _with_codec(client, Codec(keys, encrypting=False))
 
 
 async def client_for(client: Client, workflow_id: str) -> Client:
@@ -128,16 +126,20 @@ async def client_for(client: Client, workflow_id: str) -> Client:
         UnknownKey: this process does not have it.
         RPCError: Temporal fails, or has no such workflow.
     """
-    codec = client.data_converter.payload_codec
-    if not isinstance(codec, Codec) or not codec.encrypting:
+    keys = _encrypting_keys(client)
+    if keys is None:
         return client
-    assert codec.keys is not None
     seen = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
     for payload in seen.raw_info.memo.fields.values():
         if is_ours(payload):
-            codec.decrypted(payload)
-            return _with_codec(client, Codec(codec.keys.encrypting_with(payload.metadata[KEY_ID].decode())))
+            Codec(keys).decrypted(payload)
+            return _with_codec(client, Codec(keys.encrypting_with(payload.metadata[KEY_ID].decode())))
     return client
+
+
+def _encrypting_keys(client: Client) -> Keyring | None:
+    codec = client.data_converter.payload_codec
+    return codec.keys if isinstance(codec, Codec) and codec.encrypting else None
 
 
 def _with_codec(client: Client, codec: Codec) -> Client:

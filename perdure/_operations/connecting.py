@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractAsyncContextManager
 
 import asyncpg
 from temporalio.client import Client
@@ -70,6 +71,26 @@ async def check_binding(client: Client, config: Settings, binding: asyncpg.Recor
         await Exchange(client, config).check_binding(binding)
     except RPCError as error:
         raise TemporalUnavailable(f"no answer from Temporal: {error}") from error
+
+
+async def why_not_compared(
+    reading: AbstractAsyncContextManager[Connection], client: Client, config: Settings
+) -> str | None:
+    """Make sure that this Temporal and this scope are the database's own. Returns why that is not known, for what may
+    be done while PostgreSQL is away.
+
+    Raises:
+        NotThisDatabase: they are another database's.
+    """
+    try:
+        async with reading as connection:
+            binding = await read_binding(connection)
+        await check_binding(client, config, binding)
+    except NotThisDatabase:
+        raise
+    except PerdureError as error:
+        return str(error)
+    return None
 
 
 async def bound(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,12 +17,9 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._operations.connecting import check_binding, read_binding
-from perdure._store.schema import Connection
 from perdure._wire.requests import OperatorRequest
 from perdure.contracts.limits import RateLimit
-from perdure.errors import InvalidSetting, NotThisDatabase, PerdureError, TemporalUnavailable
-from perdure.settings import Settings
+from perdure.errors import InvalidSetting, TemporalUnavailable
 
 _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 _PATIENCE = timedelta(seconds=5)
@@ -42,26 +38,6 @@ def check_rate(per_second: float) -> float:
     if per_second != 0 and not _LEAST <= per_second <= _MOST:
         raise InvalidSetting(f"{per_second:g} is no rate: write 0, or a number from {_LEAST:f} to {_MOST:.0f}")
     return per_second
-
-
-async def why_not_compared(
-    reading: AbstractAsyncContextManager[Connection], client: Client, config: Settings
-) -> str | None:
-    """Make sure that this scope is the database's own: the queues of another one belong to other workers. Returns why
-    that is not known, since a rate can be changed while PostgreSQL is away.
-
-    Raises:
-        NotThisDatabase: it is not.
-    """
-    try:
-        async with reading as connection:
-            binding = await read_binding(connection)
-        await check_binding(client, config, binding)
-    except NotThisDatabase:
-        raise
-    except PerdureError as error:
-        return str(error)
-    return None
 
 
 async def read_limit(client: Client, limit: RateLimit, lifecycles: str) -> dict[str, Any]:

@@ -259,9 +259,10 @@ class Delivery:
         """What the present run of the entity's id was given. It is refused if it is another entity's."""
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
         seen = await present_run(handle)
+        if seen is None:
+            return None
         try:
-            is_open = seen is not None and seen.status is WorkflowExecutionStatus.RUNNING
-            run = None if seen is None else await carried_by(seen, needs_key=is_open)
+            run = await carried_by(seen, needs_key=seen.status is WorkflowExecutionStatus.RUNNING)
         except UnknownKey as error:
             raise NotYet(f"the open run of {entity} can't be read: {error}") from error
         if run is not None and (why := why_not_ours(run, row)):

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure._operations.connecting import temporal_client
+from perdure._operations.connecting import temporal_client, why_not_compared
 from perdure._operations.durations import shown
-from perdure._operations.limits import check_rate, read_limit, set_limit, why_not_compared
+from perdure._operations.limits import check_rate, read_limit, set_limit
 from perdure._text.shown import one_line
 from perdure._wire.requests import OperatorRequest
 from perdure.app import App

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from temporalio.client import Client
 
-from perdure._operations.connecting import check_binding, read_binding, renewed_client
+from perdure._operations.connecting import renewed_client, why_not_compared
 from perdure._operations.session import Session
 from perdure._services.credentials import Renewal
 from perdure._store import schema
@@ -154,13 +154,9 @@ class Sources:
     async def _other_database(self, client: Client) -> NotThisDatabase | None:
         """Why this Temporal, or this scope, shows another database's workflows; None if that can't be known now."""
         try:
-            async with self.reading() as connection:
-                binding = await read_binding(connection)
-            await check_binding(client, self.config, binding)
+            await why_not_compared(self.reading(), client, self.config)
         except NotThisDatabase as error:
             return error
-        except PerdureError:
-            return None
         return None
 
     def _connected(self, done: asyncio.Task[Client | PerdureError]) -> None:

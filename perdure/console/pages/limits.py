@@ -9,8 +9,9 @@ from typing import Any
 from starlette.responses import Response
 from temporalio.client import Client
 
+from perdure._operations.connecting import why_not_compared
 from perdure._operations.fleet import read_tenants
-from perdure._operations.limits import check_rate, read_limit, set_limit, why_not_compared
+from perdure._operations.limits import check_rate, read_limit, set_limit
 from perdure._wire.requests import OperatorRequest
 from perdure.console.guarding import log
 from perdure.console.page import Page, View
