@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from perdure.errors import DatabaseUnavailable
+
 T = TypeVar("T")
 
 DEADLINE = 300.0
@@ -19,17 +21,23 @@ DEADLINE = 300.0
 async def until(holds: Callable[[], Any], what: str, *, every: float = 0.02) -> Any:
     """Poll until `holds()` (maybe a coroutine) is true, and return what it gave.
 
+    On a machine that stands still for a moment PostgreSQL ends the statement of a poll, which is then polled again.
+
     Raises:
         AssertionError: it never was; with `what`.
     """
     end = asyncio.get_running_loop().time() + DEADLINE
     while True:
-        found = holds()
-        if asyncio.iscoroutine(found):
-            found = await found
+        unanswered = ""
+        try:
+            found = holds()
+            if asyncio.iscoroutine(found):
+                found = await found
+        except DatabaseUnavailable as error:
+            found, unanswered = None, f" ({error})"
         if found:
             return found
-        assert asyncio.get_running_loop().time() < end, f"never came: {what}"
+        assert asyncio.get_running_loop().time() < end, f"never came: {what}{unanswered}"
         await asyncio.sleep(every)
 
 
