@@ -22,6 +22,7 @@ from tests.apps.contracts import Booking
 from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
 from tests.deadline import DEADLINE
+from tests.integration.crypto.fixtures import FIRST
 from tests.mail_secret import token_of
 from workflows.comments.comment_notification import CommentNotification
 
@@ -85,6 +86,16 @@ async def test_whatever_dies_a_booking_is_done_once(
     ]
     assert len(proof.cases) == 2 * len(proof.places)
     assert all(case.hit for case in proof.cases)
+
+
+async def test_a_lifecycle_whose_workers_encrypt_is_done_once(
+    crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    place = f"after the commit of fence: outcome {LookupBooking.effects[0].name}"
+    proof = await prove(
+        crash_points, LookupBooking, counterparty, environment={"PERDURE_KEYS": FIRST}, only=lambda name: name == place
+    )
+    assert [(each.place, each.hit) for each in proof.cases] == [(place, True)] * 2
 
 
 async def test_whatever_dies_what_is_committed_with_the_outcome_is_so_once(

@@ -20,6 +20,7 @@ import asyncpg
 import temporalio.client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from perdure._crypto.codec import encrypting_client
 from perdure._store.schema import Connection
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import name_of
@@ -112,7 +113,13 @@ class Stage:
         self.subject = subject
         self.case = case
         self.database_url = database_url
-        self.config: Settings = Settings(database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}")
+        # The client encrypts and decrypts as the workers do.
+        of_workers = {f"PERDURE_{name}".upper(): name for name in Settings.model_fields}
+        given: dict[str, Any] = {
+            of_workers[name]: value for name, value in subject.environment.items() if name in of_workers
+        }
+        given |= {"database_url": database_url, "scope": f"crash-{database_url.rpartition('_')[2]}"}
+        self.config: Settings = Settings(**given)
         self.server: temporalio.client.Client
         self.client: Client
         self.victim: Any = None
@@ -138,13 +145,14 @@ class Stage:
             )
             if self.subject.other_side is not None:
                 self._other_side = await stack.enter_async_context(proxied(self.subject.other_side[1]))
-            server = await asyncio.start_server(self._listen, "127.0.0.1", 0)
-            stack.callback(server.close)
-            self._line = server.sockets[0].getsockname()[1]
+            line = await asyncio.start_server(self._listen, "127.0.0.1", 0)
+            stack.callback(line.close)
+            self._line = line.sockets[0].getsockname()[1]
             stack.push_async_callback(self._end_workers)
-            self.server = await temporalio.client.Client.connect(
+            server = await temporalio.client.Client.connect(
                 self.subject.temporal_address, data_converter=pydantic_data_converter
             )
+            self.server = encrypting_client(server, self.config)
             self.client = await stack.enter_async_context(Client.connect(self.config, temporal_client=self.server))
             yield self
 
