@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, S
 from perdure._crypto import keyring
 from perdure._crypto.sealed import MARK, bound_entity, field_of, seal, unseal
 from perdure.contracts.dumping import dump
+from perdure.contracts.input_types import PRIVATE
 from perdure.contracts.keys import Entity
 from perdure.errors import NotHere, UnknownKey, Unopenable
 
@@ -155,6 +156,7 @@ class Private:
             serialization=core_schema.plain_serializer_function_ser_schema(
                 _serialized, info_arg=True, when_used="json"
             ),
+            metadata={PRIVATE: True},
         )
 
     @classmethod

@@ -15,7 +15,7 @@ from perdure._workflow.leaving import Leave, in_handler, reason_of
 from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse, why_left
 from perdure.contracts.effects import Lookup
-from perdure.contracts.unordered import is_untyped, set_in
+from perdure.contracts.input_types import is_untyped, refuse_text_beside_private, set_in
 from perdure.errors import DeclarationError, NotNow
 
 _MAY_OVERRIDE = (
@@ -155,12 +155,15 @@ def _derives(origin: Any, base: type[Any]) -> bool:
 
 
 def check_effects(cls: type[Any]) -> None:
-    """Refuse two effects or steps of one name, missing types, and inputs of effects without a fixed order of bytes."""
+    """Refuse two effects or steps of one name, missing types, inputs without an order of bytes, and texts beside a
+    `Private`."""
     names = [each.name for each in (*cls.effects, *cls.steps)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise DeclarationError(f"{cls.__name__}: {twice.pop()!r} is declared twice")
+    refuse_text_beside_private(cls.input, f"{cls.__name__}: the input")
     for each in (*cls.effects, *cls.steps):
-        _ = each.input, each.receipt
+        for adapter, part in ((each.input, "input"), (each.receipt, "receipt")):
+            refuse_text_beside_private(adapter, f"{cls.__name__}: the {part} of {each.name!r}")
     for effect in cls.effects:
         if effect.lookup is not None and _takes_none(effect.lookup):
             raise DeclarationError(

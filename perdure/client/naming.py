@@ -13,6 +13,7 @@ from pydantic_core import ValidationError
 from perdure._crypto.private import sealed_data
 from perdure._crypto.sealed import bound_to
 from perdure.client.calls import as_json
+from perdure.contracts.input_types import refuse_text_beside_private
 from perdure.contracts.keys import Entity, id_text
 from perdure.contracts.states import suggestion
 from perdure.errors import InvalidInput
@@ -105,6 +106,7 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
     from pydantic import TypeAdapter
 
     adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
+    refuse_text_beside_private(adapter, f"{lifecycle.__name__}: the signal {name!r}")
     try:
         return sealed_data(adapter, adapter.validate_python(payload))
     except (ValidationError, InvalidInput) as error:

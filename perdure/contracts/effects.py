@@ -33,11 +33,11 @@ from pydantic_core import to_json
 
 from perdure._text.privacy import describe_invalid, reason
 from perdure.contracts.dumping import dump
+from perdure.contracts.input_types import holds_set, is_untyped
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
 from perdure.contracts.spans import check_spans
-from perdure.contracts.unordered import holds_set, is_untyped
 from perdure.errors import DeclarationError, InvalidInput
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, model_validator
 
 from perdure import AskFirst, Effect, Lookup
 from perdure.errors import DeclarationError
-from tests.unit.contracts.test_unordered import declare
+from tests.unit.contracts.test_input_types import declare
 
 
 def asking(receipt: Any) -> Effect[str, Any]:
