@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +15,10 @@ from temporalio.exceptions import FailureError
 
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.lifecycle import Lifecycle
+from perdure.client.naming import signal_text
+from perdure.contracts.keys import Entity
 from perdure.contracts.states import suggestion
+from perdure.errors import InvalidInput
 from perdure.testing.script import ScriptError
 from perdure.testing.server import BLOCKED, Answer, VirtualWorkflow
 
@@ -122,7 +126,8 @@ class Answered:
 class Post:
     """Hands the messages of one rehearsal to Temporal, and keeps their answers."""
 
-    def __init__(self, lifecycle: type[Lifecycle[Any, Any]], server: VirtualWorkflow) -> None:
+    def __init__(self, entity: Entity, lifecycle: type[Lifecycle[Any, Any]], server: VirtualWorkflow) -> None:
+        self._entity, self._lifecycle = entity, lifecycle
         self._defined = workflow._Definition.must_from_class(lifecycle)
         self._server = server
         self._letters: list[_Letter] = []
@@ -144,7 +149,7 @@ class Post:
             letter.returns = self._defined.updates[name].ret_type
         elif name in self._defined.signals:
             self._check_arguments(message, self._defined.signals[name].fn)
-            self._server.signal(name, *message.args, **moment)
+            self._server.signal(name, *self._as_sent(message), **moment)
         elif name in self._defined.queries:
             self._check_arguments(message, self._defined.queries[name].fn)
             letter.answer = self._server.query(name, *message.args, **moment)
@@ -165,6 +170,16 @@ class Post:
             else:
                 answers.append(letter.answered())
         return answers[::-1]
+
+    def _as_sent(self, message: Message) -> list[Any]:
+        """The arguments of a signal, checked and sealed as by `Client.signal`, which sends one at most."""
+        if len(message.args) != 1:
+            return list(message.args)
+        try:
+            _, payload = signal_text(self._entity, self._lifecycle, message.name, message.args[0])
+        except InvalidInput as error:
+            raise ScriptError(f"{message!r}: {error}") from None
+        return [None if payload is None else json.loads(payload)]
 
     def _check_arguments(self, message: Message, handler: Callable[..., Any]) -> None:
         try:

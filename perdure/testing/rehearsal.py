@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,7 +23,8 @@ from perdure._wire.status import LifecycleStatus
 from perdure._wire.terms import all_terms
 from perdure._wire.writes import EffectView
 from perdure._workflow.lifecycle import Lifecycle
-from perdure.app import contracts_of, input_json, name_of
+from perdure.app import contracts_of, name_of
+from perdure.client.naming import input_text
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import EffectStatus
@@ -132,7 +134,8 @@ async def rehearse(
     Raises:
         ScriptError: the script or a message does not fit the lifecycle, a call went past the script's end, calls or
             messages are left over, or a message handler waits for ever after the lifecycle has ended.
-        InvalidInput: `given` does not fit the lifecycle's input type.
+        InvalidInput: `given` does not fit the lifecycle's input type, or has too many bytes. A signal that
+            `Client.signal` would refuse is a ScriptError.
         Exception: the exception of a bug in workflow code. A server would repeat the workflow task until it is fixed.
     """
     entity = Entity(name_of(lifecycle), entity_id)
@@ -151,7 +154,7 @@ async def rehearse(
     stage.store = Fitting(recorded, effects.get)
     server = VirtualWorkflow(
         lifecycle,
-        [input_json(lifecycle, given)],
+        [json.loads(input_text(entity, lifecycle, given))],
         workflow_id=entity.workflow_id(None),
         on_activity=stage.play,
         memo=None if started_directly else {CARRIED: Carried(terms=all_terms(lifecycle.effects))},
@@ -164,7 +167,7 @@ async def rehearse(
     if not started_directly:
         memory.start(entity, lifecycle.declared.initial.value)
     async with server:
-        post = Post(lifecycle, server)
+        post = Post(entity, lifecycle, server)
         for message in messages:
             post.send(message)
         try:

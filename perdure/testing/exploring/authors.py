@@ -18,7 +18,8 @@ from perdure._worker.determinism import Unreadable
 from perdure._worker.determinism import check as check_determinism
 from perdure._workflow.lifecycle import Lifecycle
 from perdure._workflow.messages import unfit
-from perdure.app import App, contracts_of, input_json, name_of
+from perdure.app import App, contracts_of, name_of
+from perdure.client.naming import input_text
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused
@@ -165,7 +166,7 @@ def of_lifecycle(
     for each in messages:
         _check_message(lifecycle, each)
     try:
-        input_json(lifecycle, makes(Random(0)))
+        input_text(Entity(name_of(lifecycle), "1"), lifecycle, makes(Random(0)))
     except InvalidInput as error:
         raise ScriptError(f"given: {error}") from None
     app = App([lifecycle], bodies_of(lifecycle))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.messages import Message
 from perdure._wire.names import MESSAGE, WAKE
 from perdure._wire.terms import all_terms
-from perdure.app import input_json
+from perdure.client.naming import input_text
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.database import Row, VirtualDatabase
 from perdure.testing.exploring.temporal import AlreadyStarted, NotFound
@@ -43,7 +44,7 @@ class VirtualRelay:
     def start(self, entity: Entity, given: Any) -> None:
         """The application commits a start."""
         kind = self._world.subject.builds[0].lifecycle(entity.lifecycle)
-        row = self._database.start(entity, input_json(kind, given))
+        row = self._database.start(entity, json.loads(input_text(entity, kind, given)))
         terms = all_terms(kind.effects)
         at = row.created_at
         carried = Carried(generation=entity.generation, started_at=at, born=at, terms=terms)
