@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-ABOUT_DOUBT = r"^(a message was )?rejected: | is in doubt: | can't be read: "
-"""Matches the texts of a run that parks an effect, and those that may have replaced one: what was rejected, and what
-today's code can't read. An argument of queries, so it is a regular expression of PostgreSQL as well."""
+ABOUT_DOUBT = r" is in doubt: | can't be read: "
+"""Matches the texts of a run that parks an effect, and those that may have replaced one: what today's code can't read.
+An argument of queries, so it is a regular expression of PostgreSQL as well."""
 
 
 def is_about_doubt(attention: str | None) -> bool:

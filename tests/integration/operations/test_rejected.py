@@ -165,6 +165,20 @@ async def test_attention_for_what_was_rejected_outlives_the_writes_of_its_run(wo
     assert await attention_after(5, Move(state="open")) is None
 
 
+async def test_a_doubt_stays_shown_while_a_message_is_rejected_and_after_it_is_dropped(world: World) -> None:
+    """Nobody could have seen that the entity is parked, until its run wrote again."""
+    shown = "select attention from perdure.entity"
+    await world.db.execute(START, "a", "{}")
+    async with world.worker(app):
+        await world.is_in("listener", "a", "open")
+        await world.db.execute("update perdure.entity set attention = 'the charge is in doubt: no answer'")
+        await world.db.execute(SIGNAL, "a", "add", '"two"')
+        seq = await world.until(lambda: world.db.fetchval("select seq from perdure.rejected"), "rejected")
+        assert await world.db.fetchval(shown) == "the charge is in doubt: no answer"
+        await world.db.execute(DROP, seq)
+        assert await world.db.fetchval(shown) == "the charge is in doubt: no answer"
+
+
 async def test_the_record_of_what_may_have_happened_is_not_dropped(world: World) -> None:
     seq = await rejected(world)
     await world.db.execute(

@@ -7,7 +7,7 @@ declare
 begin
     update entity x set attention = rejected_attention(r.lifecycle, r.id, r.generation)
         where x.lifecycle = r.lifecycle and x.id = r.id
-            and (x.attention like 'rejected: %' or x.attention like 'a message was rejected: %');
+            and x.attention ~ '^(a message was )?rejected: ';
     newest := take_version(r.lifecycle, r.id);
     insert into transition (lifecycle, id, generation, version, state, attention, why, made_by)
         select r.lifecycle, r.id, note_rejected.generation, newest, note_rejected.state,

@@ -35,7 +35,8 @@ begin
             if found then
                 put_aside := put_aside + 1;
                 update entity x set attention = case w.kind when 'start' then 'rejected: ' else 'a message was rejected: ' end || why
-                    where x.lifecycle = w.lifecycle and x.id = w.id;
+                    where x.lifecycle = w.lifecycle and x.id = w.id
+                        and (x.attention is null or x.attention ~ '^(a message was )?rejected: ');
                 update outbox o set declined = '{}' where o.lifecycle = w.lifecycle and o.id = w.id and o.declined <> '{}';
             end if;
         end if;
