@@ -152,12 +152,13 @@ class Signed(Access):
     async def _key(self, kid: str) -> Any:
         """The provider's key; None = the provider has no key of that id, or does not answer.
 
-        Strangers must not be able to cause many requests to the provider."""
+        Strangers must not be able to cause many requests to the provider, or to lock out others while it is away.
+        """
         import jwt
 
         async with self._one:
             if time.monotonic() < self._away_until:
-                return None
+                return self._known(kid)
             try:
                 return await asyncio.to_thread(self._keys.get_signing_key, kid)
             except jwt.PyJWKClientConnectionError:
@@ -165,6 +166,11 @@ class Signed(Access):
                 return None
             except jwt.PyJWTError:
                 return None
+
+    def _known(self, kid: str) -> Any:
+        """The key, as the provider answered a short time ago."""
+        keys = self._keys.jwk_set_cache.get() if self._keys.jwk_set_cache is not None else None
+        return None if keys is None else self._keys.match_kid(keys.keys, kid)
 
 
 def _printable(name: object) -> str:

@@ -54,7 +54,14 @@ def seal(
     """Seal texts for an entity, with the first key: one a line, from standard input to standard output; sealed ones
     stay."""
     keys, entity = _keys(), Entity(lifecycle, entity_id)
-    _each_line(lambda text: text if text.startswith(MARK) else sealed.seal(text, keys, entity, field))
+
+    def work(text: str) -> str:
+        if not text.startswith(MARK):
+            return sealed.seal(text, keys, entity, field)
+        sealed.field_of(text)  # raises if the text only begins as a sealed one
+        return text
+
+    _each_line(work)
 
 
 @cli.command(epilog="Example: perdure unseal dosage-reminders jo > phones.txt", rich_help_panel=ENCRYPT)
@@ -119,7 +126,7 @@ def _keys() -> Keyring:
 def _each_line(work: Callable[[str], str]) -> None:
     for number, line in enumerate(sys.stdin, 1):
         try:
-            typer.echo(work(line.rstrip("\n")))
+            typer.echo(work(line.rstrip("\r\n")))
         except (ValueError, Unopenable) as error:
             raise InvalidInput(f"line {number}: {error}") from None
 

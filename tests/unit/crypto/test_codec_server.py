@@ -205,6 +205,28 @@ async def test_while_the_sso_is_away_nobody_is_let_in_by_it() -> None:
     assert [await access.name(token) for _ in range(2)] == [None, None]
 
 
+async def test_while_the_sso_is_away_a_stranger_locks_out_nobody_whose_key_is_known() -> None:
+    ours = ec.generate_private_key(ec.SECP256R1())
+    key = {**json.loads(ECAlgorithm.to_jwk(ours.public_key())), "kid": "k1", "use": "sig", "alg": "ES256"}
+
+    async def jwks(_: web.Request) -> web.Response:
+        return web.json_response({"keys": [key]})
+
+    provider = web.Application()
+    provider.router.add_get("/keys", jwks)
+    claims = {"sub": "ann", "aud": AUDIENCE, "iss": ISSUER, "exp": time.time() + 3600}
+    ann = jwt.encode(claims, ours, algorithm="ES256", headers={"kid": "k1"})
+    stranger = jwt.encode({}, "x" * 32, algorithm="HS256", headers={"kid": "k9"})
+    async with listening(provider) as address:
+        access = Signed(f"{address}/keys", AUDIENCE, ISSUER)
+        assert await access.name(ann) == "ann"
+    assert access._keys._last_successful_fetch is not None
+    access._keys._last_successful_fetch -= access._keys.cooldown_duration + 1  # the next unknown key is asked for
+    assert await access.name(stranger) is None
+    assert access._away_until > time.monotonic()
+    assert await access.name(ann) == "ann"
+
+
 def test_a_server_that_would_let_everybody_in_or_nobody_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="choose who may decode"):
         codec_server(CODEC, (), ())

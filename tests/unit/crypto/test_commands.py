@@ -31,6 +31,7 @@ def test_texts_are_sealed_and_opened_again_one_a_line(monkeypatch: pytest.Monkey
     assert [line.rpartition(":")[0] for line in sealed.splitlines()] == ["perdure-sealed:2:k:"] * 3
     assert run("seal", "dose", "7", given=sealed).stdout == sealed
     assert run("unseal", "dose", "7", given=sealed + "plain\n").stdout == "+15550100123\n\nzwölf\nplain\n"
+    assert run("unseal", "dose", "7", given=run("seal", "dose", "7", given="a\r\n").stdout).stdout == "a\n"
     assert "perdure-sealed:2:k:to:" in run("seal", "dose", "7", "--field", "to", given="+15550100123\n").stdout
 
 
@@ -42,9 +43,12 @@ def test_texts_of_another_entity_are_not_opened(monkeypatch: pytest.MonkeyPatch)
     assert str(end.exception).startswith("line 1: the key 'k' does not open it for dose/8")
 
 
-def test_a_line_that_can_not_be_opened_is_named_by_its_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["seal", "unseal"])
+def test_a_line_that_only_begins_as_sealed_is_named_by_its_number_alone(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PERDURE_KEYS", run("key", "k").stdout.strip())
-    end = run("unseal", "dose", "7", given="plain\nperdure-sealed:2:k::a-secret\n")
+    end = run(command, "dose", "7", given="plain\nperdure-sealed:2:k::a-secret\n")
     assert isinstance(end.exception, InvalidInput)
     assert str(end.exception).startswith("line 2: ")
     assert "a-secret" not in str(end.exception)
