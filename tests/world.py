@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 import psutil
 import temporalio.client
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, SetWorkerDeploymentCurrentVersionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import App, Client, PerdurePlugin, Settings
@@ -97,7 +97,7 @@ class World:
         """Open its connections; close them, and end its workers, at the end."""
         self.db = await asyncpg.connect(self.dsn)
         plugin = PerdurePlugin(app, self.config)
-        self.temporal_client = await temporalio.client.Client.connect(self.temporal.address, plugins=[plugin])
+        self.temporal_client = await until(lambda: self._connected(plugin), "Temporal serves")
         async with (
             self.counterparty.serving(),
             Client.connect(self.config, temporal_client=self.temporal_client, app=app) as self.client,
@@ -109,6 +109,15 @@ class World:
                 for worker in self.workers:
                     await worker.end()
                 await self.db.close()
+
+    async def _connected(self, plugin: PerdurePlugin) -> temporalio.client.Client | None:
+        """A client; None while the server is stuck or started again (`perdure.servers.healing`)."""
+        try:
+            client = await temporalio.client.Client.connect(self.temporal.address, plugins=[plugin])
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
+        except (RPCError, RuntimeError):
+            return None
+        return client
 
     @asynccontextmanager
     async def worker(self, app: App, **settings: Any) -> AsyncIterator[temporalio.client.Client]:

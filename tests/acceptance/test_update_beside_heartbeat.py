@@ -11,8 +11,12 @@ from typing import Any
 
 import asyncpg
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.update.v1 import UpdateRef, WaitPolicy
+from temporalio.api.workflowservice.v1 import PollWorkflowExecutionUpdateRequest
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from perdure import PerdurePlugin
@@ -26,6 +30,12 @@ from tests.deadline import in_time
 from tests.world import World
 
 KIND = "escalate-inline"
+UPDATE = "the-cancel"
+
+
+@pytest.fixture(autouse=True)
+def _known_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.client.asking.uuid4", lambda: UPDATE)
 
 
 @pytest.mark.parametrize("mirrors", [False, True], ids=["cancel", "cancel and mirror"])
@@ -40,8 +50,9 @@ async def test_a_run_cancelled_after_its_worker_was_lost_in_an_inline_call_repla
     await holder.close()
     if mirrors:
         await world.handle(KIND, KIND).signal(MIRROR, "ann")
+    assert not await _has_arrived(world.handle(KIND, KIND))
     asking = asyncio.create_task(world.client.cancel(KIND, KIND, by="ann", note="not wanted"))
-    await world.handle(KIND, KIND).describe()  # another call to the server: the update is there by now
+    await world.until(lambda: _has_arrived(world.handle(KIND, KIND)), "the update is at the server")
     await world.spawn()
     with pytest.raises(AlreadyFinished):  # it acts behind the call, which the next worker makes at once
         await in_time(asking)
@@ -69,7 +80,7 @@ async def test_so_does_one_whose_inline_call_began_with_a_message(world: World, 
     await holder.close()
     await handle.signal(more, *(["ann"] if more == MIRROR else []))
     asking = asyncio.create_task(world.client.cancel("told", "a", by="ann", note="not wanted"))
-    await handle.describe()
+    await world.until(lambda: _has_arrived(handle), "the update is at the server")
     await world.spawn("tests.apps.told:app")
     with pytest.raises(AlreadyFinished):
         await in_time(asking)
@@ -94,3 +105,17 @@ async def _tasks_begun(
     """Whether so many workflow tasks have begun, and the history ends with such an event."""
     events = [each.event_type for each in (await handle.fetch_history()).events]
     return events.count(EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED) == count and events[-1] == last
+
+
+async def _has_arrived(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether Temporal has the update, which no worker has accepted yet."""
+    client = handle._client
+    ref = UpdateRef(workflow_execution=WorkflowExecution(workflow_id=handle.id), update_id=UPDATE)
+    request = PollWorkflowExecutionUpdateRequest(namespace=client.namespace, update_ref=ref, wait_policy=WaitPolicy())
+    try:
+        await client.workflow_service.poll_workflow_execution_update(request)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
