@@ -25,10 +25,19 @@ class Roles:
 
     async def make(self, what: str, options: str = "") -> str:
         """A role with a name of its own, which begins with `what`."""
-        name = f"{what}_{secrets.token_hex(4)}"
-        await self._world.db.execute(f"create role {name} login {options}")
+        return await self.make_named(f"{what}_{secrets.token_hex(4)}", options)
+
+    async def make_named(self, name: str, options: str = "") -> str:
+        """A role with this name."""
+        await self._world.db.execute(f"create role {quoted(name)} login {options}")
         self._names.append(name)
         return name
+
+    async def rename(self, name: str) -> str:
+        """Give a role another name."""
+        self._names[self._names.index(name)] = now = f"renamed_{secrets.token_hex(4)}"
+        await self._world.db.execute(f"alter role {quoted(name)} rename to {now}")
+        return now
 
     def url(self, name: str) -> str:
         """The URL by which a role connects."""
@@ -47,9 +56,14 @@ class Roles:
         for connection in self._connections:
             await connection.close()
         for name in self._names:
-            await self._world.db.execute(f"drop owned by {name} cascade")
+            await self._world.db.execute(f"drop owned by {quoted(name)} cascade")
         for name in self._names:
-            await self._world.db.execute(f"drop role {name}")
+            await self._world.db.execute(f"drop role {quoted(name)}")
+
+
+def quoted(name: str) -> str:
+    """A role as SQL names it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 async def perdure(world: World, *arguments: str, url: str | None = None) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import asyncpg
+
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import DISPATCHED, RIGHTS, Kind
 from perdure._store.sql import queries, shared
@@ -20,7 +22,12 @@ MARKS: dict[Kind, tuple[str, ...]] = {
 }
 """How the comments of tables, views and functions begin that an application made for a kind of roles."""
 
-_ROLE = "select quote_ident(rolname) from pg_roles where rolname = $1"
+# No two roles share the name of a policy. The name of a role is not enough for that: PostgreSQL cuts the end off, and a
+# renamed role keeps the policy with its old name. Nor is the oid: a restored dump has those of another server.
+_ROLES = (
+    "select quote_ident(rolname) as name, quote_ident(('perdure ' || oid || ' ' || rolname)::name) as policy "
+    "from pg_roles where rolname = any($1)"
+)
 _LITERAL = "select quote_literal(x) from unnest($1::text[]) x"
 _FUNCTIONS = (
     "select proname as name, oid::regprocedure::text as function from pg_proc "
@@ -54,15 +61,16 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
     Raises:
         InvalidSetting: there is no such role, or this kind of role can't be limited.
     """
-    name = await connection.fetchval(_ROLE, grant.role)
-    if name is None:
+    role = await connection.fetchrow(_ROLES, [grant.role])
+    if role is None:
         raise InvalidSetting(f"there is no role {grant.role!r} in this PostgreSQL: create role ... login, first")
     if grant.scoped and not RIGHTS[grant.kind].scoped:
         raise InvalidSetting(f"a role of kind {grant.kind} can't be limited to lifecycles or tenants: leave them out")
+    name = role["name"]
     found = [f"grant usage on schema perdure to {name}"]
     found += await _permissions(connection, grant)
     found += await _functions(connection, grant, name)
-    found += await _tables(connection, grant, name)
+    found += await _tables(connection, grant, role)
     if RIGHTS[grant.kind].sequences:
         found.append(f"grant usage on all sequences in schema perdure to {name}")
     if grant.kind is Kind.CALLBACKS or not grant.scoped:  # no policy limits what is an application's own
@@ -107,11 +115,11 @@ def _wanted(grant: Grant, known: Sequence[str]) -> list[str]:
     return [limited.get(each, each) for each in names]
 
 
-async def _tables(connection: Connection, grant: Grant, name: str) -> list[str]:
+async def _tables(connection: Connection, grant: Grant, role: asyncpg.Record) -> list[str]:
     """Rights on tables; where a role is limited, policies: PostgreSQL then needs one for each role that has a right."""
-    rights = RIGHTS[grant.kind]
+    rights, name = RIGHTS[grant.kind], role["name"]
     found = []
-    for table in await connection.fetch(query("tables")):
+    for table in await connection.fetch(query("tables"), grant.role):
         may = rights.tables.get(table["name"], rights.usual)
         on = f"perdure.{table['name']}"
         if grant.scoped and table["name"] == "database" and grant.kind in (Kind.OPERATOR, Kind.CONSOLE):
@@ -125,31 +133,34 @@ async def _tables(connection: Connection, grant: Grant, name: str) -> list[str]:
         else:
             found.append(f"grant {', '.join(may)} on {on} to {name}")
         if table["secured"] or grant.scoped:
-            found += await _policies(connection, grant, name, table)
+            found += await _policies(connection, grant, role, table)
     return found
 
 
-async def _policies(connection: Connection, grant: Grant, name: str, table: object) -> list[str]:
-    row: dict[str, object] = dict(table)  # type: ignore[call-overload]
-    on = f"perdure.{row['name']}"
-    found = [] if row["secured"] else [f"alter table {on} enable row level security"]
-    for other in row["grantees"] if isinstance(row["grantees"], list) else ():
-        if other != name:
+async def _policies(connection: Connection, grant: Grant, role: asyncpg.Record, table: asyncpg.Record) -> list[str]:
+    """Where row level security begins, each other role with a right sees what it saw before. Later none gets a policy
+    from another role's grant: it may be a limited role that has lost its own.
+    """
+    on = f"perdure.{table['name']}"
+    found = []
+    if not table["secured"]:
+        found.append(f"alter table {on} enable row level security")
+        for other in await connection.fetch(_ROLES, table["grantees"]):
             found += _policy(on, other, "true", "all")
-    limit = await _limit(connection, grant, row)
-    return [*found, *_policy(on, name, limit, "select" if grant.scoped else "all")]
+    found += [f"drop policy if exists {each} on {on}" for each in table["policies"]]
+    limit = await _limit(connection, grant, table)
+    return [*found, *_policy(on, role, limit, "select" if grant.scoped else "all")]
 
 
-def _policy(on: str, role: str, limit: str, verb: str) -> list[str]:
-    policy = '"perdure ' + role.strip('"') + '"'
+def _policy(on: str, role: asyncpg.Record, limit: str, verb: str) -> list[str]:
     check = f" with check ({limit})" if verb == "all" else ""
     return [
-        f"drop policy if exists {policy} on {on}",
-        f"create policy {policy} on {on} for {verb} to {role} using ({limit}){check}",
+        f"drop policy if exists {role['policy']} on {on}",
+        f"create policy {role['policy']} on {on} for {verb} to {role['name']} using ({limit}){check}",
     ]
 
 
-async def _limit(connection: Connection, grant: Grant, table: dict[str, object]) -> str:
+async def _limit(connection: Connection, grant: Grant, table: asyncpg.Record) -> str:
     parts = []
     if grant.lifecycles:
         parts.append(f"lifecycle in ({', '.join(await _literals(connection, grant.lifecycles))})")

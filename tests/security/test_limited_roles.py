@@ -1,0 +1,79 @@
+"""A role that is limited to lifecycles sees these, whatever is granted to others and however roles are named."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from tests.apps.contracts import Booking
+from tests.security.conftest import Roles, perdure
+from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+async def entities(world: World) -> None:
+    """One entity of each of two lifecycles."""
+    for lifecycle in ("repeat-inline", "lookup"):
+        await world.client.start(lifecycle, "1", Booking())
+
+
+async def grant(world: World, role: str, lifecycle: str) -> None:
+    """Let a role read one lifecycle."""
+    await perdure(world, "grant", role, "--as", "reader", "--lifecycle", lifecycle)
+
+
+async def seen(roles: Roles, role: str) -> list[str]:
+    """The lifecycles whose entities a role sees."""
+    rows = await (await roles.connect(role)).fetch("select lifecycle from perdure.entity order by 1")
+    return [row["lifecycle"] for row in rows]
+
+
+async def test_roles_whose_long_names_begin_alike_see_what_each_was_granted(world: World, roles: Roles) -> None:
+    one, two = [await roles.make("r" * 54) for _ in range(2)]
+    await grant(world, one, "repeat-inline")
+    await grant(world, two, "lookup")
+    assert await seen(roles, one) == ["repeat-inline"]
+    assert await seen(roles, two) == ["lookup"]
+
+
+async def test_a_role_with_a_quotation_mark_shares_no_policy_with_the_one_without(world: World, roles: Roles) -> None:
+    plain = f"ann_{secrets.token_hex(4)}"
+    for name, lifecycle in ((plain, "repeat-inline"), (f'{plain}"', "lookup")):
+        await grant(world, await roles.make_named(name), lifecycle)
+    assert await seen(roles, plain) == ["repeat-inline"]
+    assert await seen(roles, f'{plain}"') == ["lookup"]
+
+
+async def test_a_limited_role_that_has_lost_its_policy_sees_no_more_after_a_grant_to_another(
+    world: World, roles: Roles
+) -> None:
+    ann, bob = await roles.make("ann"), await roles.make("bob")
+    await grant(world, ann, "lookup")
+    policy = await world.db.fetchval(
+        "select policyname from pg_policies where roles = $1 and tablename = 'entity'", [ann]
+    )
+    await world.db.execute(f'drop policy "{policy}" on perdure.entity')
+    await grant(world, bob, "lookup")
+    assert await seen(roles, ann) == []
+
+
+async def test_a_renamed_role_keeps_its_limits_and_shares_none_with_a_new_role_of_the_old_name(
+    world: World, roles: Roles
+) -> None:
+    old = await roles.make("ann")
+    await grant(world, old, "lookup")
+    now = await roles.rename(old)
+    await grant(world, await roles.make_named(old), "repeat-inline")
+    assert (await seen(roles, old), await seen(roles, now)) == (["repeat-inline"], ["lookup"])
+    await grant(world, now, "repeat-inline")
+    assert await seen(roles, now) == ["repeat-inline"]
+
+
+async def test_roles_with_a_right_keep_seeing_everything_when_a_first_limited_role_turns_row_level_security_on(
+    world: World, roles: Roles
+) -> None:
+    everything, limited = await roles.make("everything"), await roles.make("limited")
+    await perdure(world, "grant", everything, "--as", "reader")
+    await grant(world, limited, "lookup")
+    assert await seen(roles, everything) == ["lookup", "repeat-inline"]
