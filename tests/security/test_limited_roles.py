@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+import asyncpg
 import pytest
 
 from tests.apps.contracts import Booking
@@ -77,3 +78,64 @@ async def test_roles_with_a_right_keep_seeing_everything_when_a_first_limited_ro
     await perdure(world, "grant", everything, "--as", "reader")
     await grant(world, limited, "lookup")
     assert await seen(roles, everything) == ["lookup", "repeat-inline"]
+
+
+async def may_cancel(roles: Roles, role: str) -> list[str]:
+    """The lifecycles whose entities a role may cancel."""
+    connection, found = await roles.connect(role), []
+    for lifecycle in ("repeat-inline", "lookup"):
+        try:
+            await connection.fetchval("select perdure.cancel($1, '1', 'ann', 'why')", lifecycle)
+            found.append(lifecycle)
+        except asyncpg.InsufficientPrivilegeError:
+            pass
+    return found
+
+
+async def operate(world: World, role: str) -> None:
+    """Let a role act on one lifecycle."""
+    await perdure(world, "grant", role, "--as", "operator", "--lifecycle", "lookup")
+
+
+async def test_a_role_that_is_made_anew_has_no_permission_of_the_one_that_was_dropped(
+    world: World, roles: Roles
+) -> None:
+    name = await roles.make("ann")
+    await perdure(world, "grant", name, "--as", "app")
+    await world.db.execute(f"drop owned by {name}; drop role {name}; create role {name} login")
+    await operate(world, name)
+    assert await may_cancel(roles, name) == ["lookup"]
+
+
+async def test_nor_has_it_one_as_a_member_of_a_limited_role(world: World, roles: Roles) -> None:
+    name, operators = await roles.make("ann"), await roles.make("operators")
+    await perdure(world, "grant", name, "--as", "app")
+    await operate(world, operators)
+    await world.db.execute(f"drop owned by {name}; drop role {name}; create role {name} login in role {operators}")
+    assert await may_cancel(roles, name) == ["lookup"]
+
+
+async def test_a_renamed_role_is_granted_its_permissions_again_and_leaves_none_to_its_old_name(
+    world: World, roles: Roles
+) -> None:
+    old = await roles.make("ann")
+    await perdure(world, "grant", old, "--as", "app", "--lifecycle", "repeat-inline")
+    await operate(world, old)
+    now = await roles.rename(old)
+    assert await may_cancel(roles, now) == []
+    await operate(world, now)
+    assert await may_cancel(roles, now) == ["lookup"]
+    await world.db.execute(f"alter role {now} rename to {old}")
+    assert await may_cancel(roles, old) == []
+    await world.db.execute(f"alter role {old} rename to {now}")
+
+
+async def test_a_role_of_the_same_name_on_another_server_has_a_permission_once_it_was_granted_there(
+    world: World, roles: Roles
+) -> None:
+    name = await roles.make("ann")
+    await operate(world, name)
+    await world.db.execute("update perdure.permission set role_oid = 1")  # as a dump from there leaves it
+    assert await may_cancel(roles, name) == []
+    await operate(world, name)
+    assert await may_cancel(roles, name) == ["lookup"]

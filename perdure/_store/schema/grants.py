@@ -22,12 +22,6 @@ MARKS: dict[Kind, tuple[str, ...]] = {
 }
 """How the comments of tables, views and functions begin that an application made for a kind of roles."""
 
-# No two roles share the name of a policy. The name of a role is not enough for that: PostgreSQL cuts the end off, and a
-# renamed role keeps the policy with its old name. Nor is the oid: a restored dump has those of another server.
-_ROLES = (
-    "select quote_ident(rolname) as name, quote_ident(('perdure ' || oid || ' ' || rolname)::name) as policy "
-    "from pg_roles where rolname = any($1)"
-)
 _LITERAL = "select quote_literal(x) from unnest($1::text[]) x"
 _FUNCTIONS = (
     "select proname as name, oid::regprocedure::text as function from pg_proc "
@@ -61,14 +55,14 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
     Raises:
         InvalidSetting: there is no such role, or this kind of role can't be limited.
     """
-    role = await connection.fetchrow(_ROLES, [grant.role])
+    role = await connection.fetchrow(query("roles"), [grant.role])
     if role is None:
         raise InvalidSetting(f"there is no role {grant.role!r} in this PostgreSQL: create role ... login, first")
     if grant.scoped and not RIGHTS[grant.kind].scoped:
         raise InvalidSetting(f"a role of kind {grant.kind} can't be limited to lifecycles or tenants: leave them out")
     name = role["name"]
     found = [f"grant usage on schema perdure to {name}"]
-    found += await _permissions(connection, grant)
+    found += await _permissions(connection, grant, role["oid"])
     found += await _functions(connection, grant, name)
     found += await _tables(connection, grant, role)
     if RIGHTS[grant.kind].sequences:
@@ -80,16 +74,21 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-async def _permissions(connection: Connection, grant: Grant) -> list[str]:
-    """What `perdure.permit` and later grants go by."""
+async def _permissions(connection: Connection, grant: Grant, oid: str) -> list[str]:
+    """What `perdure.permit` and later grants go by. Rows of a dropped role with this name go, and those of this role
+    from before it was renamed.
+    """
     role, kind = await _literals(connection, (grant.role, grant.kind))
-    found = [f"delete from perdure.permission where role = {role} and kind = {kind}"]
+    found = [
+        f"delete from perdure.permission where role = {role} and kind = {kind}",
+        f"delete from perdure.permission where (role = {role}) <> (role_oid = {oid})",
+    ]
     if grant.kind is Kind.CALLBACKS and not grant.lifecycles:
         return found
     lifecycles = await _literals(connection, grant.lifecycles) or ["null"]
     tenants = await _literals(connection, grant.tenants) or ["null"]
-    rows = ", ".join(f"({role}, {kind}, {one}, {two})" for one in lifecycles for two in tenants)
-    return [*found, f"insert into perdure.permission (role, kind, lifecycle, tenant) values {rows}"]
+    rows = ", ".join(f"({role}, {oid}, {kind}, {one}, {two})" for one in lifecycles for two in tenants)
+    return [*found, f"insert into perdure.permission (role, role_oid, kind, lifecycle, tenant) values {rows}"]
 
 
 async def _functions(connection: Connection, grant: Grant, name: str) -> list[str]:
@@ -145,7 +144,7 @@ async def _policies(connection: Connection, grant: Grant, role: asyncpg.Record, 
     found = []
     if not table["secured"]:
         found.append(f"alter table {on} enable row level security")
-        for other in await connection.fetch(_ROLES, table["grantees"]):
+        for other in await connection.fetch(query("roles"), table["grantees"]):
             found += _policy(on, other, "true", "all")
     found += [f"drop policy if exists {each} on {on}" for each in table["policies"]]
     limit = await _limit(connection, grant, table)

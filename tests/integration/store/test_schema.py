@@ -210,6 +210,19 @@ def _known_and(more: schema.Migration) -> Any:
     return lambda: [*known, more]
 
 
+async def test_a_permission_from_before_passes_to_the_role_that_has_its_name(
+    blank: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        before = [each for each in schema.migrations() if each.number < 8]
+        patch.setattr(schema, "migrations", lambda: before)
+        await schema.migrate(blank)
+    await blank.execute("insert into perdure.permission (role, kind) values (current_user, 'app'), ('dropped', 'app')")
+    await schema.migrate(blank)
+    rows = await blank.fetch("select role, role_oid = current_user::regrole as its from perdure.permission")
+    assert [tuple(row) for row in rows] == [(await blank.fetchval("select current_user"), True)]
+
+
 @pytest.mark.parametrize(
     ("zone", "style"),
     [("Pacific/Kiritimati", "SQL, DMY"), ("America/St_Johns", "German"), ("Asia/Kathmandu", "Postgres, MDY")],

@@ -104,7 +104,7 @@ declare
     seen int;
     given int := 0;
 begin
-    if not exists (select from permission p join pg_roles r on r.rolname = p.role
+    if not exists (select from permission p join pg_roles r on r.oid = p.role_oid and r.rolname = p.role
             where p.kind = any(kinds) and pg_has_role(asking_role(), r.oid, 'usage')) then
         perform permit('feed', kinds, null, null);
     end if;

@@ -5,5 +5,6 @@ begin
     return exists (select from permission p
         where p.kind = any(kinds) and (p.lifecycle is null or p.lifecycle = permitted.lifecycle)
             and (p.tenant is null or p.tenant = any(permitted.tenants))
-            and exists (select from pg_roles r where r.rolname = p.role and pg_has_role(asking_role(), r.oid, 'usage')));
+            and exists (select from pg_roles r where r.oid = p.role_oid and r.rolname = p.role
+                and pg_has_role(asking_role(), r.oid, 'usage')));
 end $$;
