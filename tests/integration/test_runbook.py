@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import secrets
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from perdure import database as schema
 from perdure._store.finding_kinds import KINDS
 from perdure.servers.postgres import PostgresServer
 
@@ -54,3 +56,27 @@ async def test_the_query_for_an_old_key_finds_what_is_sealed_in_any_table(
     found = [(row["place"], row["count"]) for row in await db.fetch(BLOCKS["incident-key"][0])]
     await db.close()
     assert found == [("effect", 1), ("entity", 1), ("message", 1)]
+
+
+async def test_a_stolen_role_that_owned_everything_is_dropped_and_no_record_is_lost(postgres: PostgresServer) -> None:
+    page, old = (FOLDER / "incident-role.md").read_text(), f"everything_{secrets.token_hex(4)}"
+    steps = dict(re.findall(r"^(\d)\. (.*?)\n(?=\d\. |\n)", page, re.MULTILINE | re.DOTALL))
+    statements = [each for step in "27" for each in re.findall(r"`((?:reassign|drop) [^`]+)`", steps[step])]
+    admin = await asyncpg.connect(postgres.dsn())
+    await admin.execute(f"create role {old} login; create role {old}_2")
+    await admin.execute(f"create database {old} owner {old} encoding 'UTF8' template template0")
+    owner = await asyncpg.connect(postgres.dsn(old).replace("postgres@", f"{old}@", 1))
+    await owner.execute("create table shop_order (id text primary key); insert into shop_order values ('42')")
+    await schema.migrate(owner)
+    await owner.fetchval("select perdure.start('order', '42', '{}')")
+    await owner.close()
+
+    db = await asyncpg.connect(postgres.dsn(old))
+    for statement in statements:
+        await db.execute(statement.replace("shop_worker", old))
+    assert await db.fetchval("select to_regrole($1)", old) is None
+    assert await db.fetchval("select array_agg(e.id) from perdure.entity e join shop_order using (id)") == ["42"]
+    await db.close()
+    await admin.execute(f"drop database {old}")
+    await admin.execute(f"drop role {old}_2")
+    await admin.close()
