@@ -17,7 +17,7 @@ from perdure._retention.working import briefly, step
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
-from perdure.errors import NotNow
+from perdure.errors import NotNow, NotThisDatabase
 
 query = queries(__name__)
 
@@ -68,9 +68,11 @@ async def export(connection: Connection, month: Month, folder: Path, report: Rep
 
     Raises:
         NotNow: the month is not over, a session still writes into it, or a file cannot be written correctly.
+        NotThisDatabase: nobody has verified which database this is, so its rows may be older than those in the files.
         InvalidSetting: pyarrow is not installed.
     """
     check_library()
+    origin = await _origin(connection)
     if await now(connection) < month.over_at():
         raise NotNow(f"{month} is not over: it can be exported from {month.over_at():%Y-%m-%d %H:%M} UTC on")
     if month.clearing_at is not None:
@@ -79,7 +81,7 @@ async def export(connection: Connection, month: Month, folder: Path, report: Rep
     await _wait_for_writers(connection, month)
     paths = {part: folder / f"{part}-{month}.parquet" for part in COLUMNS if _table_of(part) in month.tables}
     await _announce(connection, month, paths.values())
-    files = await _write_all(connection, month, paths, report)
+    files = await _write_all(connection, month, paths, {"database": origin, "month": str(month)}, report)
     async with step(connection):
         await connection.execute(
             query("month_exported"),
@@ -111,15 +113,14 @@ async def _wait_for_writers(connection: Connection, month: Month) -> None:
 
 
 async def _write_all(
-    connection: Connection, month: Month, paths: Mapping[str, Path], report: Report
+    connection: Connection, month: Month, paths: Mapping[str, Path], about: Mapping[str, str], report: Report
 ) -> tuple[File, ...]:
     """Write all files from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute(bounds(statement="0"))
-        about = {"database": await _database(connection), "month": str(month)}
         for part, path in paths.items():
-            count, size = await _write(connection, month, part, path, about | {"part": part})
+            count, size = await _write(connection, month, part, path, {**about, "part": part})
             files.append(File(part, str(path), count, size))
             report(f"wrote {path}: {count} rows, {size} bytes")
     return tuple(files)
@@ -183,7 +184,18 @@ def _made(folder: Path) -> Path:
     return folder.absolute()
 
 
-async def _database(connection: Connection) -> str:
-    """The database that a file comes from."""
-    sql = "select format('%s.%s', system_identifier, database_oid) from perdure.incarnation()"
-    return str(await connection.fetchval(sql))
+async def _origin(connection: Connection) -> str:
+    """The name of this database in its files. A physical copy has the numbers of its original, and a restored database
+    keeps them, but each begins an epoch. So neither replaces files that hold rows which it may lack (invariant 11).
+
+    Raises:
+        NotThisDatabase: the epoch is not certain.
+    """
+    row = await connection.fetchrow(query("month_origin"))
+    assert row is not None
+    if row["problem"] is not None:
+        raise NotThisDatabase(
+            f"nothing is exported from here: {row['problem']}. A worker that runs verifies its database; "
+            "a copy or a restored one needs `perdure database claim`"
+        )
+    return str(row["origin"])

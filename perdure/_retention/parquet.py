@@ -25,11 +25,11 @@ class ParquetFile:
 
     Args:
         path: the final name. A file with that name is replaced if it has the same `about`.
-        about: database, month and table of the file, which the file contains.
+        about: database and epoch, month and table of the file, which the file contains.
 
     Raises:
         InvalidSetting: pyarrow is not installed.
-        NotNow: the existing file is of another database, month or table.
+        NotNow: the existing file is of another database, epoch, month or table.
         OSError: the file cannot be written.
     """
 
@@ -37,10 +37,9 @@ class ParquetFile:
         self.path = path
         self.rows = 0
         self._part = path.with_name(f".{path.name}.{about['database']}.part")
-        self._columns = columns
+        self._about = dict(about)
         self._pa, self._pq = _library("pyarrow"), _library("pyarrow.parquet")
-        if path.exists() and (standing := read_about(path)) != dict(about):
-            raise NotNow(f"{path} is another one's ({standing}): choose another folder")
+        self._check_replaceable()
         self._schema = _schema(self._pa, columns, about)
         self._writer: Any = self._pq.ParquetWriter(
             str(self._part), self._schema, compression="zstd", write_page_checksum=True
@@ -57,13 +56,14 @@ class ParquetFile:
         """Read the file back, check the number of its rows, and give it its name durably. Returns its bytes.
 
         Raises:
-            NotNow: the number of rows differs.
+            NotNow: the number of rows differs, or another database has written the file meanwhile.
         """
         self._writer.close()
         if (found := self._read_back()) != expected:
             raise NotNow(f"{self._part} has {found} rows, the database {expected}: nothing was exported, try again")
         with self._part.open("rb") as file:
             os.fsync(file.fileno())
+        self._check_replaceable()
         self._part.replace(self.path)
         _keep_names(self.path.parent)
         return self.path.stat().st_size
@@ -72,6 +72,13 @@ class ParquetFile:
         """Remove the temporary file."""
         self._writer.close()
         self._part.unlink(missing_ok=True)
+
+    def _check_replaceable(self) -> None:
+        if self.path.exists() and (standing := read_about(self.path)) != self._about:
+            raise NotNow(
+                f"{self.path} was not written by this database in its present epoch ({standing or 'no archive'}), and "
+                "may hold rows that are only there: keep it under another name, or choose another folder"
+            )
 
     def _read_back(self) -> int:
         with self._pq.ParquetFile(str(self._part), page_checksum_verification=True) as file:

@@ -122,6 +122,9 @@ async def test_a_month_into_which_somebody_still_writes_is_not_exported(
     assert read(tmp_path, "transition")["why"].to_pylist() == ["late", "late"]
 
 
+NOT_OURS = "was not written by this database in its present epoch"
+
+
 async def test_a_file_of_another_database_is_not_replaced(dsn: str, db: Connection, tmp_path: Path) -> None:
     await finished(db, "a")
     assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
@@ -130,11 +133,38 @@ async def test_a_file_of_another_database_is_not_replaced(dsn: str, db: Connecti
     pq.write_table(other, file)
     before = file.read_bytes()
     end = await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))
-    assert "is another one's" in str(end.exception)
+    assert NOT_OURS in str(end.exception)
+    assert file.read_bytes() == before
     file.write_bytes(b"no Parquet")
     end = await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))
-    assert "is another one's" in str(end.exception)
-    assert before != file.read_bytes() == b"no Parquet"
+    assert NOT_OURS in str(end.exception)
+    assert file.read_bytes() == b"no Parquet"
+
+
+async def test_a_file_that_another_database_writes_meanwhile_is_not_replaced(
+    dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a")
+    file = tmp_path / f"finished-{NAME}.parquet"
+    add = ParquetFile.add
+
+    def beside(self: ParquetFile, rows: Sequence[Any]) -> None:
+        file.write_bytes(b"of another one")
+        add(self, rows)
+
+    monkeypatch.setattr(ParquetFile, "add", beside)
+    end = await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))
+    assert NOT_OURS in str(end.exception)
+    assert [each.name for each in tmp_path.iterdir()] == [file.name]
+    assert file.read_bytes() == b"of another one"
+
+
+async def test_a_database_that_is_not_verified_exports_nothing(dsn: str, db: Connection, tmp_path: Path) -> None:
+    await finished(db, "a")
+    await db.execute("update perdure.database set stopped = 'it is a copy'")
+    end = await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path / "made"))
+    assert "nothing is exported from here: it is a copy." in str(end.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 CAN_NOT_BE_DONE: list[tuple[list[str], int, str]] = [
