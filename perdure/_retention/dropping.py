@@ -5,6 +5,7 @@ Each step can be repeated, and finds the results of earlier steps, so a drop can
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,8 +27,8 @@ _ATTEMPTS = 10
 Report = Callable[[str], None]
 
 
-class ExportedTooEarly(NotNow):
-    """Rows were added to the month after its export, which must be repeated."""
+class ExportIncomplete(NotNow):
+    """The files do not hold the month: rows were added since, or a file is gone. The export must be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ async def check_droppable(connection: Connection, month: Month, retention: int |
 
     Raises:
         NotNow: the month is not over, must still be kept, or was not exported.
+        ExportIncomplete: an exported file is not here, or not as it was written.
     """
     at = await now(connection)
     if at < month.over_at():
@@ -57,6 +59,8 @@ async def check_droppable(connection: Connection, month: Month, retention: int |
         raise NotNow(f"{month} is kept until {until:%Y-%m-%d %H:%M} UTC: PERDURE_RETENTION is {retention} months")
     if month.exported_at is None and not without_export:
         raise NotNow(f"{month} was not exported: `perdure archive export {month}` first, or --without-export")
+    if not without_export:
+        await _check_files(month)
 
 
 async def drop(connection: Connection, month: Month, report: Report, *, without_export: bool) -> Dropped:
@@ -66,7 +70,7 @@ async def drop(connection: Connection, month: Month, report: Report, *, without_
         report: called with a line about each step.
 
     Raises:
-        ExportedTooEarly: rows were added to the month since its export. They are still there.
+        ExportIncomplete: rows were added to the month since its export, or a file is gone. The rows are still there.
         NotNow: another session holds the tables of the month.
     """
     await _mark_dropping(connection, month)
@@ -77,7 +81,8 @@ async def drop(connection: Connection, month: Month, report: Report, *, without_
     await _mark_dropping(connection, month)
     await _carry_over(connection, month)
     if not without_export:
-        await _check_export(connection, month)
+        await _check_rows(connection, month)
+        await _check_files(month)
     await _clear(connection, month)
     await _drop_tables(connection, month)
     await tidy(connection)
@@ -129,14 +134,23 @@ async def _detach(connection: Connection, part: str, name: str) -> None:
                 raise
 
 
-async def _check_export(connection: Connection, month: Month) -> None:
+async def _check_files(month: Month) -> None:
+    for file in month.files:
+        if not await asyncio.to_thread(file.is_whole):
+            raise ExportIncomplete(
+                f"{file.path} is not here with its {file.bytes} bytes: drop {month} where it is, or "
+                f"`perdure archive export {month}` again, or --without-export"
+            )
+
+
+async def _check_rows(connection: Connection, month: Month) -> None:
     for file in month.files:
         if file.part in month.tables:
             name = month.tables[file.part].name
             count = await connection.fetchval(f"select count(*) from perdure.{name}")
             forgotten = await connection.fetchval(query("month_forgotten"), month.first, file.part)
             if count + forgotten > file.rows:
-                raise ExportedTooEarly(
+                raise ExportIncomplete(
                     f"{month} has {count} rows in perdure.{name}, and {file.rows} were exported: "
                     f"`perdure archive export {month}` again, then drop it"
                 )

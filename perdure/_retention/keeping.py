@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import asyncpg
 
-from perdure._retention.dropping import ExportedTooEarly, check_droppable, drop, tidy
+from perdure._retention.dropping import ExportIncomplete, check_droppable, drop, tidy
 from perdure._retention.exporting import export
 from perdure._retention.months import Month, every_month, now, the_month
 from perdure._retention.working import working
@@ -93,12 +94,12 @@ async def _let_go(connection: Connection, month: Month, config: Settings, kept: 
 
 async def _export_and_drop(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
     without = config.archive_to is None
-    if month.exported_at is None and config.archive_to is not None:
+    if config.archive_to is not None and not await asyncio.to_thread(_is_exported, month):
         month = await _export(connection, month, config.archive_to, kept)
     await check_droppable(connection, month, config.retention, without_export=without)
     try:
         gone = await drop(connection, month, _log, without_export=without)
-    except ExportedTooEarly:
+    except ExportIncomplete:
         if config.archive_to is None:
             raise
         month = await _export(connection, month, config.archive_to, kept)
@@ -106,6 +107,13 @@ async def _export_and_drop(connection: Connection, month: Month, config: Setting
     kept.dropped.append(gone.month)
     kept.carried += sum(rows for _, rows in gone.carried)
     kept.doubts += gone.doubts
+
+
+def _is_exported(month: Month) -> bool:
+    """Whether its files hold the month. Once the deletion of its effects has begun, it can't be exported again."""
+    if month.exported_at is None:
+        return False
+    return month.clearing_at is not None or all(file.is_whole() for file in month.files)
 
 
 async def _export(connection: Connection, month: Month, folder: str, kept: MonthsKept) -> Month:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import asyncpg
 
@@ -40,6 +41,13 @@ class File:
     path: str
     rows: int
     bytes: int
+
+    def is_whole(self) -> bool:
+        """Whether the file is still there, with all its bytes."""
+        try:
+            return Path(self.path).stat().st_size == self.bytes
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)

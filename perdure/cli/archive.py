@@ -74,7 +74,9 @@ def export_month(
 @group.command("drop", epilog="Example: perdure archive drop 2026-01 --yes")
 def drop_month(
     month: The,
-    without_export: Annotated[bool, typer.Option("--without-export", help="also where it was not exported")] = False,
+    without_export: Annotated[
+        bool, typer.Option("--without-export", help="also if it was not exported, or its files are not here")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
     """Drop a month that is over from the database, for good. Safe to stop at any time, and to run again.

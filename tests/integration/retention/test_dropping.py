@@ -180,6 +180,25 @@ async def test_rows_that_came_after_the_export_are_not_dropped(dsn: str, db: Con
     assert await db.fetchval(PARTITIONS) == 0
 
 
+@pytest.mark.parametrize("problem", ["gone", "truncated"])
+async def test_a_month_whose_file_is_not_here_as_it_was_written_is_not_dropped(
+    dsn: str, db: Connection, tmp_path: Path, problem: str
+) -> None:
+    await finished(db, "a")
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
+    file = tmp_path / f"finished-{NAME}.parquet"
+    whole = file.read_bytes()
+    if problem == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(whole[:100])
+    before = await everything(db)
+    end = await perdure(dsn, "archive", "drop", NAME, "--yes")
+    assert f"{file} is not here with its {len(whole)} bytes: drop 2020-01 where it is" in str(end.exception)
+    assert await everything(db) == before
+    assert (await perdure(dsn, *DROP)).exit_code == 0, "there is a way out where the folder is not"
+
+
 async def test_what_is_half_dropped_is_not_exported_over_the_whole(
     dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

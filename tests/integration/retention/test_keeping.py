@@ -16,7 +16,15 @@ from perdure._retention.keeping import MonthsKept, keep_months
 from perdure._retention.months import the_month
 from perdure._retention.parquet import ParquetFile
 from perdure._store.postgres import Database, Pool
-from tests.integration.retention.months import Connection, finished, keys, pq, settings, still_open
+from tests.integration.retention.months import (
+    NAME,
+    Connection,
+    finished,
+    keys,
+    pq,
+    settings,
+    still_open,
+)
 
 TABLES = (
     "select array_agg(month order by month) from (select right(relname, 7) as month from pg_class "
@@ -141,6 +149,30 @@ async def test_what_came_after_an_export_is_exported_before_it_goes(
     kept = await keep_months(config, pool)
     assert (kept.exported, kept.dropped) == (["2020-01"], ["2020-01"])
     assert pq.read_table(tmp_path / "finished-2020-01.parquet")["id"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("gone", ["before the drop", "while the drop waits"])
+async def test_a_month_whose_files_are_gone_is_exported_again_before_it_is_dropped(
+    dsn: str, db: Connection, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    await finished(db, "a")
+    config = settings(dsn, retention=1, archive_to=str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr("perdure._retention.keeping.drop", _cut_off)
+        assert (await keep_months(config, pool)).exported == [NAME]
+
+    async def removed(*_: object) -> None:
+        monkeypatch.undo()
+        for file in tmp_path.iterdir():
+            file.unlink()
+
+    if gone == "before the drop":
+        await removed()
+    else:
+        monkeypatch.setattr(dropping, "_detach", removed)
+    kept = await keep_months(config, pool)
+    assert (kept.exported, kept.dropped) == ([NAME], [NAME])
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 async def _cut_off(*_: object, **__: object) -> None:
