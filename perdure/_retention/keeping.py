@@ -94,7 +94,7 @@ async def _let_go(connection: Connection, month: Month, config: Settings, kept: 
 
 async def _export_and_drop(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
     without = config.archive_to is None
-    if config.archive_to is not None and not await asyncio.to_thread(_is_exported, month):
+    if config.archive_to is not None and not await asyncio.to_thread(_is_exported, month, Path(config.archive_to)):
         month = await _export(connection, month, config.archive_to, kept)
     await check_droppable(connection, month, config.retention, without_export=without)
     try:
@@ -109,11 +109,13 @@ async def _export_and_drop(connection: Connection, month: Month, config: Setting
     kept.doubts += gone.doubts
 
 
-def _is_exported(month: Month) -> bool:
-    """Whether its files hold the month. Once the deletion of its effects has begun, it can't be exported again."""
+def _is_exported(month: Month, folder: Path) -> bool:
+    """Whether the folder holds the month. Once the deletion of its effects has begun, it can't be exported again."""
     if month.exported_at is None:
         return False
-    return month.clearing_at is not None or all(file.is_whole() for file in month.files)
+    return month.clearing_at is not None or all(
+        Path(file.path).parent == folder.absolute() and file.is_whole() for file in month.files
+    )
 
 
 async def _export(connection: Connection, month: Month, folder: str, kept: MonthsKept) -> Month:

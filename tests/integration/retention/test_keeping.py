@@ -21,6 +21,7 @@ from tests.integration.retention.months import (
     Connection,
     finished,
     keys,
+    perdure,
     pq,
     settings,
     still_open,
@@ -149,6 +150,29 @@ async def test_what_came_after_an_export_is_exported_before_it_goes(
     kept = await keep_months(config, pool)
     assert (kept.exported, kept.dropped) == (["2020-01"], ["2020-01"])
     assert pq.read_table(tmp_path / "finished-2020-01.parquet")["id"].to_pylist() == ["a", "b"]
+
+
+async def test_a_month_that_was_exported_elsewhere_is_exported_to_the_folder_of_the_setting(
+    dsn: str, db: Connection, pool: Pool, tmp_path: Path
+) -> None:
+    await finished(db, "a")
+    folder, elsewhere = tmp_path / "archive", tmp_path / "tried"
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(elsewhere))).exit_code == 0
+    kept = await keep_months(settings(dsn, retention=1, archive_to=str(folder)), pool)
+    assert (kept.exported, kept.dropped) == ([NAME], [NAME])
+    assert pq.read_table(folder / f"finished-{NAME}.parquet")["id"].to_pylist() == ["a"]
+
+
+async def test_a_drop_that_was_begun_after_an_export_elsewhere_is_finished(
+    dsn: str, db: Connection, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a")
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path / "tried"))).exit_code == 0
+    with monkeypatch.context() as broken:
+        broken.setattr(dropping, "_drop_tables", _cut_off)
+        assert (await perdure(dsn, "archive", "drop", NAME, "--yes")).exit_code == 1
+    kept = await keep_months(settings(dsn, retention=1, archive_to=str(tmp_path / "archive")), pool)
+    assert (kept.exported, kept.dropped, kept.problems) == ([], [NAME], [])
 
 
 @pytest.mark.parametrize("gone", ["before the drop", "while the drop waits"])
