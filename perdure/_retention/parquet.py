@@ -95,7 +95,7 @@ def read_about(path: Path) -> dict[str, str]:
     pq, pa = _library("pyarrow.parquet"), _library("pyarrow")
     try:
         metadata = pq.read_metadata(str(path)).metadata or {}
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         return {}
     found: dict[str, str] = json.loads(metadata.get(b"perdure", b"{}"))
     return found
@@ -106,7 +106,7 @@ def holds(path: Path, entities: Iterable[Entity]) -> bool:
 
     Raises:
         InvalidSetting: pyarrow is not installed.
-        OSError: the file is missing, or is no Parquet file any more.
+        OSError: the file is missing, damaged or no Parquet file, or its columns are of types that can't be compared.
     """
     pq, pa = _library("pyarrow.parquet"), _library("pyarrow")
     ids: dict[str, list[str]] = {}
@@ -114,8 +114,9 @@ def holds(path: Path, entities: Iterable[Entity]) -> bool:
         ids.setdefault(each.lifecycle, []).append(each.id)
     wanted = [[("lifecycle", "==", lifecycle), ("id", "in", some)] for lifecycle, some in ids.items()]
     try:
-        return bool(pq.read_table(str(path), columns=["lifecycle", "id"], filters=wanted).num_rows)
-    except pa.ArrowInvalid as error:
+        found = pq.read_table(str(path), columns=["lifecycle", "id"], filters=wanted, page_checksum_verification=True)
+        return bool(found.num_rows)
+    except pa.ArrowException as error:
         raise OSError(f"{path}: {error}") from error
 
 

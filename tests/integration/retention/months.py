@@ -18,7 +18,8 @@ from perdure.settings import Settings
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
-pq: Any = importlib.import_module("pyarrow.parquet")  # it brings no types
+pa: Any = importlib.import_module("pyarrow")  # it brings no types
+pq: Any = importlib.import_module("pyarrow.parquet")
 
 LONG_AGO = date(2020, 1, 1)
 NAME = "2020-01"

@@ -32,7 +32,9 @@ from tests.integration.retention.months import (
     finished,
     key_of,
     keys,
+    pa,
     perdure,
+    pq,
     still_open,
 )
 from tests.world import World
@@ -294,6 +296,36 @@ async def test_the_archives_that_hold_it_are_named_and_those_that_can_not_be_rea
         (),
         [f"{part}-{NAME}.parquet" for part in ("transition", "effect")],
     )
+
+
+async def test_an_archive_that_was_rewritten_with_other_types_is_named(
+    dsn: str, db: Connection, tmp_path: Path
+) -> None:
+    await finished(db, "a")
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
+    file = tmp_path / f"finished-{NAME}.parquet"
+    pq.write_table(pa.table({name: pa.array(["order"], pa.string_view()) for name in ("lifecycle", "id")}), file)
+    _, unread = find_archives(await every_month(db), [Entity("order", "a")])
+    assert unread == (f"{file} can't be read from here",)
+
+
+async def test_an_archive_with_a_damaged_page_is_not_taken_for_one_that_does_not_hold_it(
+    dsn: str, db: Connection, tmp_path: Path
+) -> None:
+    for number in range(300):
+        await finished(db, f"e{number:03}", effect=None)
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
+    file, months = tmp_path / f"finished-{NAME}.parquet", await every_month(db)
+    ids, whole = pq.read_metadata(file).row_group(0).column(1), file.read_bytes()
+    not_named = []
+    for place in range(ids.dictionary_page_offset, ids.dictionary_page_offset + ids.total_compressed_size, 5):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        file.write_bytes(damaged)
+        held, unread = find_archives(months, [Entity("order", "e150")])
+        if str(file) not in held and f"{file} can't be read from here" not in unread:
+            not_named.append(place)
+    assert not_named == []
 
 
 async def test_an_archive_in_a_folder_of_another_user_is_named(dsn: str, db: Connection, tmp_path: Path) -> None:
