@@ -43,9 +43,20 @@ SEALED = """
     insert into perdure.effect
         (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
         values ('k', 'order', '1', 0, 'send', 't', 'done', '', now(), now(), now(), '"perdure-sealed:2:OLD-KEY-ID:x"');
+    insert into perdure.carried_transition (lifecycle, id, generation, version, state, at, xid, seq, effect)
+        values ('order', '1', 0, 1, 'waiting', now(), '0', 1, '{"receipt": "perdure-sealed:2:OLD-KEY-ID:x"}');
     select perdure.signal('order', '1', 'say', '"perdure-sealed:2:OLD-KEY-ID:x"');
     select perdure.signal('order', '1', 'say', '"perdure-sealed:2:another:x"')
 """
+
+
+HOLD_DATA = """
+    select c.relname from pg_class c
+    where c.relnamespace = 'perdure'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+        and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'lifecycle')
+        and exists (select from pg_attribute a where a.attrelid = c.oid and a.atttypid = 'jsonb'::regtype)
+"""
+"""Tables that may hold what an app has sealed."""
 
 
 async def test_the_query_for_an_old_key_finds_what_is_sealed_in_any_table(
@@ -53,9 +64,12 @@ async def test_the_query_for_an_old_key_finds_what_is_sealed_in_any_table(
 ) -> None:
     db = await asyncpg.connect(postgres.dsn(database))
     await db.execute(SEALED)
-    found = [(row["place"], row["count"]) for row in await db.fetch(BLOCKS["incident-key"][0])]
+    query = BLOCKS["incident-key"][0]
+    found = [(row["place"], row["count"]) for row in await db.fetch(query)]
+    names = {row["relname"] for row in await db.fetch(HOLD_DATA)}
     await db.close()
-    assert found == [("effect", 1), ("entity", 1), ("message", 1)]
+    assert found == [("carried_transition", 1), ("effect", 1), ("entity", 1), ("message", 1)]
+    assert names == set(re.findall(r"from perdure\.(\w+)", query))
 
 
 async def test_a_stolen_role_that_owned_everything_is_dropped_and_no_record_is_lost(postgres: PostgresServer) -> None:
