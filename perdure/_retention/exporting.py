@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 import asyncpg
 
 from perdure._retention.months import File, Month, now
-from perdure._retention.parquet import Column, ParquetFile, check_library
+from perdure._retention.parquet import Column, ParquetFile, check_library, check_replaceable
 from perdure._retention.working import briefly, step
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
@@ -80,8 +80,10 @@ async def export(connection: Connection, month: Month, folder: Path, report: Rep
     folder = await _filed(_made, folder)
     await _wait_for_writers(connection, month)
     paths = {part: folder / f"{part}-{month}.parquet" for part in COLUMNS if _table_of(part) in month.tables}
+    for part, path in paths.items():
+        await _filed(check_replaceable, path, _about(origin, month, part))
     await _announce(connection, month, paths.values())
-    files = await _write_all(connection, month, paths, {"database": origin, "month": str(month)}, report)
+    files = await _write_all(connection, month, paths, origin, report)
     async with step(connection):
         await connection.execute(
             query("month_exported"),
@@ -113,14 +115,14 @@ async def _wait_for_writers(connection: Connection, month: Month) -> None:
 
 
 async def _write_all(
-    connection: Connection, month: Month, paths: Mapping[str, Path], about: Mapping[str, str], report: Report
+    connection: Connection, month: Month, paths: Mapping[str, Path], origin: str, report: Report
 ) -> tuple[File, ...]:
     """Write all files from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute(bounds(statement="0"))
         for part, path in paths.items():
-            count, size = await _write(connection, month, part, path, {**about, "part": part})
+            count, size = await _write(connection, month, part, path, _about(origin, month, part))
             files.append(File(part, str(path), count, size))
             report(f"wrote {path}: {count} rows, {size} bytes")
     return tuple(files)
@@ -182,6 +184,10 @@ def _bytes(row: asyncpg.Record) -> int:
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder.absolute()
+
+
+def _about(origin: str, month: Month, part: str) -> dict[str, str]:
+    return {"database": origin, "month": str(month), "part": part}
 
 
 async def _origin(connection: Connection) -> str:

@@ -24,12 +24,11 @@ class ParquetFile:
     """One file while it is written. Nothing has its final name before `finish`.
 
     Args:
-        path: the final name. A file with that name is replaced if it has the same `about`.
+        path: the final name. A file with that name is replaced; see `check_replaceable`.
         about: database and epoch, month and table of the file, which the file contains.
 
     Raises:
         InvalidSetting: pyarrow is not installed.
-        NotNow: the existing file is of another database, epoch, month or table.
         OSError: the file cannot be written.
     """
 
@@ -37,9 +36,8 @@ class ParquetFile:
         self.path = path
         self.rows = 0
         self._part = path.with_name(f".{path.name}.{about['database']}.part")
-        self._about = dict(about)
+        self._about = about
         self._pa, self._pq = _library("pyarrow"), _library("pyarrow.parquet")
-        self._check_replaceable()
         self._schema = _schema(self._pa, columns, about)
         self._writer: Any = self._pq.ParquetWriter(
             str(self._part), self._schema, compression="zstd", write_page_checksum=True
@@ -63,7 +61,7 @@ class ParquetFile:
             raise NotNow(f"{self._part} has {found} rows, the database {expected}: nothing was exported, try again")
         with self._part.open("rb") as file:
             os.fsync(file.fileno())
-        self._check_replaceable()
+        check_replaceable(self.path, self._about)
         self._part.replace(self.path)
         _keep_names(self.path.parent)
         return self.path.stat().st_size
@@ -73,16 +71,24 @@ class ParquetFile:
         self._writer.close()
         self._part.unlink(missing_ok=True)
 
-    def _check_replaceable(self) -> None:
-        if self.path.exists() and (standing := read_about(self.path)) != self._about:
-            raise NotNow(
-                f"{self.path} was not written by this database in its present epoch ({standing or 'no archive'}), and "
-                "may hold rows that are only there: keep it under another name, or choose another folder"
-            )
-
     def _read_back(self) -> int:
         with self._pq.ParquetFile(str(self._part), page_checksum_verification=True) as file:
             return sum(len(file.read_row_group(number)) for number in range(file.num_row_groups))
+
+
+def check_replaceable(path: Path, about: Mapping[str, str]) -> None:
+    """Check that there is no file with this name, or one with the same `about`.
+
+    Raises:
+        InvalidSetting: pyarrow is not installed.
+        NotNow: the file is of another database, epoch, month or table.
+        OSError: the file cannot be read.
+    """
+    if path.exists() and (standing := read_about(path)) != dict(about):
+        raise NotNow(
+            f"{path} was not written by this database in its present epoch ({standing or 'no archive'}), and may hold "
+            "rows that are only there: keep it under another name, or choose another folder"
+        )
 
 
 def read_about(path: Path) -> dict[str, str]:

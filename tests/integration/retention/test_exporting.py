@@ -141,6 +141,19 @@ async def test_a_file_of_another_database_is_not_replaced(dsn: str, db: Connecti
     assert file.read_bytes() == b"no Parquet"
 
 
+async def test_a_file_of_an_earlier_epoch_is_not_replaced_and_its_month_can_be_dropped(
+    dsn: str, db: Connection, tmp_path: Path
+) -> None:
+    await finished(db, "a")
+    export = ("archive", "export", NAME, "--to", str(tmp_path))
+    assert (await perdure(dsn, *export)).exit_code == 0
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    await db.execute("update perdure.database set epoch = epoch + 1")  # as after a restore or a failover
+    assert NOT_OURS in str((await perdure(dsn, *export)).exception)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert (await perdure(dsn, "archive", "drop", NAME, "--yes")).exit_code == 0
+
+
 async def test_a_file_that_another_database_writes_meanwhile_is_not_replaced(
     dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
