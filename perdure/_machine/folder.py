@@ -75,17 +75,22 @@ class Folder:
 
     def ports(self, frontend: int | None) -> dict[str, int]:
         """A port for each of Temporal's listeners and for the Web UI: those of the last time, since Temporal starts
-        faster with them; at first its usual ones, where they are free.
+        faster with them; at first its usual ones. Where one is not free, another one is chosen, except for the port
+        that clients use.
 
         Args:
             frontend: the port that clients use; None = as above.
         """
         file = self.path / "ports.json"
         before: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
-        usual = {**PORTS, WEB_UI: _WEB_UI_PORT}
-        ports = {name: before.get(name) or (port if take(port) else free_port()) for name, port in usual.items()}
-        if frontend is not None:
-            ports[FRONTEND] = frontend
+        ports = {}
+        if (fixed := frontend or before.get(FRONTEND)) is not None:
+            take(fixed)
+            ports[FRONTEND] = fixed
+        for name, usual in {**PORTS, WEB_UI: _WEB_UI_PORT}.items():
+            wanted = before.get(name, usual)
+            if name not in ports:
+                ports[name] = wanted if wanted not in ports.values() and take(wanted) else free_port()
         self._write("ports.json", json.dumps(ports))
         return ports
 

@@ -16,6 +16,7 @@ from perdure._machine.beside import Beside
 from perdure._machine.folder import WEB_UI
 from perdure._machine.hanging import Hanging
 from perdure._machine.lines import Lines
+from perdure._machine.listening import until_free, until_listening
 from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
 from perdure._machine.replaced_files import ReplacedFiles
@@ -90,6 +91,7 @@ class Tree:
 
     async def _start(self, environment: dict[str, str]) -> None:
         log_event(log, "starts", folder=str(self._machine.folder.path))
+        await until_free(self._ports[FRONTEND], self._waits, PATIENCE_OF_OTHERS)
         server = await (self._trial_server() if self._machine.trial else self._server())
         await self._migrated()
         await self._started(server)
@@ -153,6 +155,8 @@ class Tree:
         self._keeping.append(asyncio.create_task(hanging.watch()))
 
     async def _serves(self) -> None:
+        """Another server that has this port is not taken for this one: its Temporal is another installation's."""
+        await until_listening(lambda: self._children[0].pid, self._ports[FRONTEND])
         await temporal.until_serving(self._address, self._machine.namespace, self._machine.retention)
 
     async def _web_ui(self) -> Child | None:

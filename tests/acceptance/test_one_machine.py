@@ -214,6 +214,25 @@ async def test_killed_itself_it_leaves_no_process_and_starts_again(machine: Mach
     assert set(machine.counterparty.accepted.values()) == {1}
 
 
+async def test_it_does_not_use_the_temporal_of_another_installation_that_has_its_port(
+    machine: Machine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await executed(machine.postgres.dsn(), "create database other owner shop")
+    second = Machine(machine.postgres, tmp_path_factory.mktemp("second"), machine.counterparty)
+    second.port, second.more = machine.port, {"PERDURE_SCOPE": "other"}
+    second.dsn = machine.dsn.removesuffix("shop") + "other"
+    try:
+        async with machine.up("--try", "--workers", "0") as running:
+            await running.writes(READY)
+            async with second.up("--try") as other:
+                assert await other.ended() == 1
+        assert f"another program listens on port {machine.port}" in other.text
+        assert READY not in other.text
+        assert await executed(second.dsn, "select to_regnamespace('perdure') is null"), "nothing was begun"
+    finally:
+        await executed(machine.postgres.dsn(), "drop database other with (force)")
+
+
 async def test_the_certificates_of_its_connections_to_postgresql_are_replaced_while_it_runs(
     machine: Machine, tmp_path: Path
 ) -> None:
