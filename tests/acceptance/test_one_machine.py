@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,12 @@ import pytest
 from infra.certificates import Authority, server_context
 from infra.needs import is_needed
 from infra.secured import Files, behind_tls
+from perdure._machine.databases import make_databases, make_schemas
 from perdure._machine.folder import Folder
 from perdure.servers.ports import free_port, is_free
 from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal_on_postgres import MAIN, schema_commands, tool_environment
+from perdure.servers.temporal_programs import obtain_programs
 from tests.counterparty import Counterparty
 from tests.deadline import in_time, until, until_count
 from tests.developing import Developing, clean_environment, developing
@@ -110,12 +114,12 @@ class Machine:
         status, output = await self.run(*command)
         return status, json.loads(output.splitlines()[0])
 
-    async def run(self, *command: str) -> tuple[int, str]:
-        """Run a command: exit status and output."""
+    async def run(self, *command: str, more: Mapping[str, str] = {}) -> tuple[int, str]:
+        """Run a command, with more in its environment: exit status and output."""
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=self.folder,
-            env=self.environment(),
+            env={**self.environment(), **more},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
@@ -261,6 +265,36 @@ async def test_the_certificates_of_its_connections_to_postgresql_are_replaced_wh
             assert await running.stop() == 0
         assert set(proxy.serials) == {after.serial}
     assert set(machine.counterparty.accepted.values()) == {1}
+
+
+@pytest.mark.parametrize("tables", [1, 10])
+async def test_a_start_whose_schema_tool_was_killed_is_followed_by_one_that_succeeds(
+    machine: Machine, tmp_path: Path, tables: int
+) -> None:
+    programs = await asyncio.to_thread(obtain_programs)
+    database = await make_databases(machine.dsn, machine.postgres.dsn(), None, Folder(tmp_path))
+    await killed_at(machine, tables, schema_commands(programs, MAIN, anew=True), tool_environment(database, MAIN))
+    await make_schemas(programs, database)
+    for command in schema_commands(programs, MAIN, anew=False):
+        status, output = await machine.run(*command, more=tool_environment(database, MAIN))
+        assert (status, "found zero updates" in output) == (0, True)
+    assert await executed(machine.postgres.dsn(MAIN), "select count(*) from namespace_metadata") == 1
+
+
+async def killed_at(machine: Machine, tables: int, commands: Sequence[list[str]], environment: dict[str, str]) -> None:
+    """Run the commands, and kill the one that makes this many tables as soon as they are there."""
+    look = await asyncpg.connect(machine.postgres.dsn(MAIN))
+    made = "select count(*) from pg_catalog.pg_tables where schemaname = 'public'"
+    for command in commands:
+        tool = await asyncio.create_subprocess_exec(*command, env=environment, stdout=DEVNULL, stderr=DEVNULL)
+        while tool.returncode is None:
+            if await look.fetchval(made) >= tables:
+                os.kill(tool.pid, signal.SIGKILL)
+                await tool.wait()
+        if tool.returncode != 0:
+            break
+    await look.close()
+    assert tool.returncode == -signal.SIGKILL
 
 
 def followed(name: str) -> list[str]:
