@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
-import subprocess
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -17,13 +13,11 @@ import asyncpg
 from perdure._machine.addresses import server_database
 from perdure._machine.folder import Folder
 from perdure._machine.scram import verifier
-from perdure._machine.temporal import ending_with_parent
 from perdure._store.secured import connect
 from perdure._store.sql import queries
-from perdure.errors import InvalidSetting, NotPermitted, NotThisDatabase
+from perdure.errors import InvalidSetting, NotNow, NotPermitted, NotThisDatabase
 from perdure.logs import log_event
-from perdure.servers.temporal_on_postgres import MAIN, VISIBILITY, ServerDatabase, schema_commands, tool_environment
-from perdure.servers.temporal_programs import Programs
+from perdure.servers.temporal_on_postgres import MAIN, VISIBILITY, ServerDatabase
 from perdure.settings import without_passwords
 
 log = logging.getLogger("perdure.up")
@@ -42,6 +36,8 @@ _AWAY = (
     asyncpg.ConnectionDoesNotExistError,
 )
 _LONGEST_PAUSE = 5.0
+_LOOKS = 10
+"""Seconds for which the sessions of an ended Temporal may last."""
 _FILES = {"SQL_CA": "sslrootcert", "SQL_CERT": "sslcert", "SQL_CERT_KEY": "sslkey"}
 
 
@@ -74,7 +70,7 @@ async def check_connection(database: ServerDatabase) -> None:
         OSError, asyncpg.PostgresError: PostgreSQL is away, or refuses it.
     """
     for name in (MAIN, VISIBILITY):
-        await (await _opened(database, name)).close()
+        await (await opened(database, name)).close()
 
 
 async def make_databases(app_url: str, admin_url: str | None, given_url: str | None, folder: Folder) -> ServerDatabase:
@@ -89,6 +85,7 @@ async def make_databases(app_url: str, admin_url: str | None, given_url: str | N
     Raises:
         NotPermitted: the role may not create them; the message has the SQL.
         NotThisDatabase: there is such a role or database that `perdure up` has not made.
+        NotNow: another `perdure up` uses them.
         InvalidSetting: a URL can't be used.
     """
     if given_url is not None:
@@ -98,126 +95,151 @@ async def make_databases(app_url: str, admin_url: str | None, given_url: str | N
     name, url = (ADMIN_URL, admin_url) if admin_url else ("PERDURE_DATABASE_URL", app_url)
     found = server_database(name, url)
     tls = {key: value for key, value in found.tls.items() if "CERT" not in key}  # that of the other role
-    database = replace(found, user=ROLE, password=folder.password(), tls=tls)
-    try:
-        await check_connection(database)
-    except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError):
-        await _make_all(url, ROLE, database.password)
-    return database
+    database = replace(found, user=ROLE, tls=tls)
+    if (password := folder.password()) is not None:
+        database = replace(database, password=password)
+        if await _are_ours(database):
+            return database
+    return replace(database, password=await _make_all(url, ROLE, folder))
 
 
-async def make_schemas(programs: Programs, database: ServerDatabase) -> None:
-    """Bring the schema of both databases to that of the programs; a newer one stays.
+async def _are_ours(database: ServerDatabase) -> bool:
+    """Whether the role may connect to both. Where PostgreSQL asks for no password, that alone proves nothing.
 
     Raises:
-        NotPermitted: an extension is missing, or the tool failed; the message has its reason.
+        NotThisDatabase: somebody else has made them.
     """
-    for name in (MAIN, VISIBILITY):
-        connection = await _opened(database, name)
-        try:
-            await _make_schema(programs, database, name, connection)
-        finally:
-            await connection.close()
-
-
-async def _make_schema(
-    programs: Programs, database: ServerDatabase, name: str, connection: asyncpg.Connection[asyncpg.Record]
-) -> None:
-    found = await connection.fetchrow(query("temporal_schema"))
-    assert found is not None
-    if found["anew"] and not found["btree_gin"]:
-        raise NotPermitted(
-            f"PostgreSQL at {database.host}:{database.port} has no extension btree_gin, which Temporal's schema "
-            "needs: install PostgreSQL's contrib package (Debian: postgresql-contrib, part of postgresql)"
-        )
-    environment = tool_environment(database, name)
     try:
-        await asyncio.to_thread(_run, schema_commands(programs, name, anew=found["anew"]), environment)
-    except NotPermitted:
-        if found["used"]:
-            raise
-        # The tool cannot continue each schema that it has left unfinished, as when it was killed. No server has used
-        # this one, so nothing is lost if it is made from its beginning.
-        async with connection.transaction():
-            for row in await connection.fetch(query("unfinished_schema")):
-                await connection.execute(row["statement"])
-        await asyncio.to_thread(_run, schema_commands(programs, name, anew=True), environment)
+        await check_connection(database)
+    except (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        asyncpg.InvalidCatalogNameError,
+        asyncpg.InsufficientPrivilegeError,
+    ):
+        return False
+    connection = await opened(database, MAIN)
+    try:
+        found = await connection.fetchrow(query("temporal_databases"), database.user, MAIN, VISIBILITY)
+    finally:
+        await connection.close()
+    assert found is not None
+    _refuse_strangers(f"{database.host}:{database.port}", database.user, found, ours=True)
+    return True
 
 
-def _run(commands: Sequence[list[str]], environment: dict[str, str]) -> None:
-    """Run the tool in a session of its own: Ctrl-C would end it in the middle of a schema."""
-    for command in commands:
-        done = subprocess.run(
-            ending_with_parent(command),
-            env=environment,
-            start_new_session=True,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            why = _reason(done.stdout + done.stderr)
-            raise NotPermitted(f"{Path(command[0]).name} {command[1]} of {environment['SQL_DATABASE']}: {why}")
+async def _make_all(url: str, role: str, folder: Folder | None) -> str:
+    """Make what is missing, as the role in `url`; the password of `role`.
 
-
-def _reason(output: str) -> str:
-    """The last error that the tool has logged, else its last line."""
-    found = re.findall(r'"error": ("(?:[^"\\]|\\.)*")', output)
-    return str(json.loads(found[-1])) if found else output.strip().rpartition("\n")[2]
-
-
-async def _make_all(url: str, role: str, password: str | None) -> None:
-    """Make what is missing, as the role in `url`. Without a password the role is the operator's, and stays as it is."""
+    Args:
+        url: of a role that may.
+        role: Temporal's.
+        folder: keeps the password; None = the role is the operator's, and stays as it is.
+    """
+    ours = folder is not None
     admin = await connect(url)
     try:
         found = await admin.fetchrow(query("temporal_databases"), role, MAIN, VISIBILITY)
-        owners = {MAIN: found["main_owner"], VISIBILITY: found["visibility_owner"]}
-        strangers = [f"database {name} of {owner}" for name, owner in owners.items() if owner not in (None, role)]
-        if password is not None and found["role"] and found["comment"] != _OURS:
-            strangers.insert(0, f"role {role}")
-        if strangers:
-            raise NotThisDatabase(
-                f"PostgreSQL at {without_passwords(url)} has a {' and a '.join(strangers)} that `perdure up` has not "
-                f"made: name a role that owns {MAIN} and {VISIBILITY} by {TEMPORAL_URL}"
-            )
-        missing = [name for name, owner in owners.items() if owner is None]
-        for statement in _statements(role, password, missing, found["role"], found["superuser"]):
-            await admin.execute(statement)
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(_way(url, role, error)) from error
+        _refuse_strangers(without_passwords(url), role, found, ours=ours)
+        missing = [name for name in (MAIN, VISIBILITY) if found[f"owner_of_{name}"] is None]
+        if ours and not found["may_make_roles"]:
+            raise NotPermitted(_way(url, role, found["role"], missing, "it may create no roles"))
+        if missing and not found["may_make_databases"]:
+            raise NotPermitted(_way(url, role, found["role"], missing, "it may create no databases"))
+        if ours:
+            await _until_unused(admin, without_passwords(url), role)
+        password = "" if folder is None else folder.make_password()
+        try:
+            if password:
+                await _make_role(admin, role, password, there=found["role"])
+            joins = ours and bool(missing) and not found["superuser"]
+            await _make_missing(admin, role, missing, ours=ours, joins=joins)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise NotPermitted(_way(url, role, found["role"], missing, error.args[0])) from error
     finally:
         await admin.close()
     log_event(log, "made Temporal's databases", role=role, databases=",".join(missing) or None)
+    return password
 
 
-def _statements(role: str, password: str | None, missing: list[str], there: bool, superuser: bool) -> list[str]:
-    made = []
-    if password is not None:
-        made.append(
-            f"{'alter' if there else 'create'} role {role} login nosuperuser nocreatedb nocreaterole "
-            f"connection limit {CONNECTIONS} password '{verifier(password)}'"
+def _refuse_strangers(where: str, role: str, found: asyncpg.Record, *, ours: bool) -> None:
+    owners = {name: found[f"owner_of_{name}"] for name in (MAIN, VISIBILITY)}
+    strangers = [f"database {name} of {owner}" for name, owner in owners.items() if owner not in (None, role)]
+    if ours and found["role"] and found["comment"] != _OURS:
+        strangers.insert(0, f"role {role}")
+    if strangers:
+        raise NotThisDatabase(
+            f"PostgreSQL at {where} has a {' and a '.join(strangers)} that `perdure up` has not "
+            f"made: name a role that owns {MAIN} and {VISIBILITY} by {TEMPORAL_URL}"
         )
-        made += [] if there else [f"comment on role {role} is '{_OURS}'"]
-    joined = password is not None and not superuser and missing  # to give a database to a role, one must be in it
-    made += [f"grant {role} to current_user"] if joined else []
-    for name in missing:
-        made.append(f"create database {name} owner \"{role}\" encoding 'UTF8' template template0")
-    for name in missing if password is not None else []:
-        made.append(f"revoke connect, temporary on database {name} from public")
-    return [*made, f"revoke {role} from current_user"] if joined else made
 
 
-def _way(url: str, role: str, error: asyncpg.InsufficientPrivilegeError) -> str:
-    return (
-        f"{without_passwords(url)} may not make Temporal's role and databases ({error.args[0]}). Set {ADMIN_URL} to a "
-        f"role that may, for the first start alone; or run as a superuser:\n"
-        f"  create role {role} login connection limit {CONNECTIONS};\n  \\password {role}\n"
-        f"  create database {MAIN} owner {role};\n  create database {VISIBILITY} owner {role};\n"
-        f"and set {TEMPORAL_URL}=postgresql://{role}:...@host:port/{MAIN}"
+async def _until_unused(admin: asyncpg.Connection[asyncpg.Record], where: str, role: str) -> None:
+    """Wait until nobody uses the role, which gets another password. A Temporal that was killed has sessions for a
+    moment.
+
+    Raises:
+        NotNow: somebody uses it.
+    """
+    for _ in range(_LOOKS):
+        if not await admin.fetchval(query("sessions_of_role"), role):
+            return
+        await asyncio.sleep(1)
+    raise NotNow(
+        f"another `perdure up` uses Temporal's databases in PostgreSQL at {where}, with another folder or on another "
+        f"machine: stop that one. If there is none, end the sessions that it has left: "
+        f"select pg_terminate_backend(pid) from pg_stat_activity where usename = '{role}'"
     )
 
 
-async def _opened(database: ServerDatabase, name: str) -> asyncpg.Connection[asyncpg.Record]:
+async def _make_role(admin: asyncpg.Connection[asyncpg.Record], role: str, password: str, *, there: bool) -> None:
+    secret = f"password '{verifier(password)}'"
+    if there:
+        await admin.execute(f"alter role {role} {secret}")
+        return
+    async with admin.transaction():  # a role without the comment is taken for somebody else's
+        await admin.execute(
+            f"create role {role} login nosuperuser nocreatedb nocreaterole connection limit {CONNECTIONS} {secret}"
+        )
+        await admin.execute(f"comment on role {role} is '{_OURS}'")
+
+
+async def _make_missing(
+    admin: asyncpg.Connection[asyncpg.Record], role: str, missing: list[str], *, ours: bool, joins: bool
+) -> None:
+    """Make the databases.
+
+    Args:
+        admin: a connection of a role that may.
+        role: their owner.
+        missing: their names.
+        ours: nobody else may connect to them; else that is the operator's choice.
+        joins: to give a database to the role, the other one must be in it for that time.
+    """
+    if joins:
+        await admin.execute(f"grant {role} to current_user")
+    try:
+        for name in missing:
+            await admin.execute(f"create database {name} owner \"{role}\" encoding 'UTF8' template template0")
+            if ours:
+                await admin.execute(f"revoke connect, temporary on database {name} from public")
+    finally:
+        if joins:
+            await admin.execute(f"revoke {role} from current_user")
+
+
+def _way(url: str, role: str, there: bool, missing: list[str], why: str) -> str:
+    made = [] if there else [f"create role {role} login connection limit {CONNECTIONS};"]
+    made += [f"\\password {role}", *(f"create database {name} owner {role};" for name in missing)]
+    return (
+        f"{without_passwords(url)} may not make Temporal's role and databases ({why}). Set {ADMIN_URL} to a "
+        f"role that may, for the first start alone; or run as a superuser:\n  "
+        + "\n  ".join(made)
+        + f"\nand set {TEMPORAL_URL}=postgresql://{role}:...@host:port/{MAIN}"
+    )
+
+
+async def opened(database: ServerDatabase, name: str) -> asyncpg.Connection[asyncpg.Record]:
+    """A connection to one of the two databases, as Temporal's server makes it."""
     secured = database.tls.get("SQL_TLS_ENABLED") == "true"
     mode = _mode(database) if secured else "prefer"
     files = "".join(f"&{key}={database.tls[each]}" for each, key in _FILES.items() if each in database.tls)

@@ -17,6 +17,7 @@ from perdure.servers.ports import free_port, take
 from perdure.servers.temporal_on_postgres import FRONTEND, PORTS
 
 WEB_UI = "WEB_UI_PORT"
+_PASSWORD = "temporal.password"
 _WEB_UI_PORT = 8233
 
 
@@ -94,12 +95,16 @@ class Folder:
         self._write("ports.json", json.dumps(ports))
         return ports
 
-    def password(self) -> str:
-        """The password of Temporal's role; it is made once."""
-        file = self.path / "temporal.password"
-        if not file.exists():
-            self._write(file.name, secrets.token_urlsafe(24))
-        return file.read_text().strip()
+    def password(self) -> str | None:
+        """The password of Temporal's role; None where it is not known, as before the first start."""
+        file = self.path / _PASSWORD
+        return (file.read_text().strip() or None) if file.exists() else None
+
+    def make_password(self) -> str:
+        """Make a new password for Temporal's role."""
+        made = secrets.token_urlsafe(24)
+        self._write(_PASSWORD, made)
+        return made
 
     def last_version(self) -> str | None:
         """The version of the Temporal server that ran last; None before the first start."""
@@ -116,7 +121,7 @@ class Folder:
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Leave what runs now for `perdure up status`."""
-        self._write("status.json", json.dumps(status))
+        self._write("status.json", json.dumps(status), synced=False)
 
     def status(self) -> dict[str, Any] | None:
         """What was left last; None before the first start."""
@@ -127,9 +132,13 @@ class Folder:
     def _lock(self) -> Path:
         return self.path / "lock"
 
-    def _write(self, name: str, text: str) -> None:
-        """Whole or not at all, and readable for the owner alone."""
+    def _write(self, name: str, text: str, *, synced: bool = True) -> None:
+        """Whole or not at all, also if the machine loses its power, and readable for the owner alone."""
         new = self.path / f".{name}.new"
         new.touch(mode=0o600)
-        new.write_text(text)
+        with new.open("w") as file:
+            file.write(text)
+            file.flush()
+            if synced:  # else a file that was renamed can be empty afterwards
+                os.fsync(file.fileno())
         new.replace(self.path / name)

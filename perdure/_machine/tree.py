@@ -20,6 +20,7 @@ from perdure._machine.listening import until_free, until_listening
 from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
 from perdure._machine.replaced_files import ReplacedFiles
+from perdure._machine.schemas import make_schemas
 from perdure._services.health import EventLoop, Health
 from perdure._services.services import Services
 from perdure._worker.child import Child
@@ -128,7 +129,7 @@ class Tree:
         async def make() -> None:
             given = (self._config.database_url, machine.admin_url, machine.temporal_url, machine.folder)
             made.append(await databases.make_databases(*given))
-            await databases.make_schemas(programs, made[-1])
+            await make_schemas(programs, made[-1])
 
         async def until_made() -> None:  # the server ends if PostgreSQL is away while it starts
             await databases.until_there(make, self._waits)

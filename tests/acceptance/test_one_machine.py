@@ -21,8 +21,9 @@ import pytest
 from infra.certificates import Authority, server_context
 from infra.needs import is_needed
 from infra.secured import Files, behind_tls
-from perdure._machine.databases import make_databases, make_schemas
+from perdure._machine.databases import make_databases
 from perdure._machine.folder import Folder
+from perdure._machine.schemas import make_schemas
 from perdure.servers.ports import free_port, is_free
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal_on_postgres import MAIN, schema_commands, tool_environment
@@ -285,16 +286,18 @@ async def killed_at(machine: Machine, tables: int, commands: Sequence[list[str]]
     """Run the commands, and kill the one that makes this many tables as soon as they are there."""
     look = await asyncpg.connect(machine.postgres.dsn(MAIN))
     made = "select count(*) from pg_catalog.pg_tables where schemaname = 'public'"
+    status: int | None = 0
     for command in commands:
+        if status != 0:
+            break
         tool = await asyncio.create_subprocess_exec(*command, env=environment, stdout=DEVNULL, stderr=DEVNULL)
         while tool.returncode is None:
             if await look.fetchval(made) >= tables:
                 os.kill(tool.pid, signal.SIGKILL)
                 await tool.wait()
-        if tool.returncode != 0:
-            break
+        status = tool.returncode
     await look.close()
-    assert tool.returncode == -signal.SIGKILL
+    assert status == -signal.SIGKILL
 
 
 def followed(name: str) -> list[str]:

@@ -94,7 +94,8 @@ def test_a_folder_has_one_holder_and_keeps_ports_and_password_from_others(tmp_pa
         assert folder.ports(None) == ports
         assert folder.ports(1234) == {**ports, FRONTEND: 1234}
         assert len(set(ports.values())) == len(ports)
-        assert folder.password() == Folder(tmp_path / "state").password()
+        assert folder.password() is None
+        assert folder.make_password() == Folder(tmp_path / "state").password()
     assert not folder.is_held()
     assert [each.name for each in folder.path.iterdir() if each.stat().st_mode & 0o077 and each.name != "lock"] == []
     assert folder.path.stat().st_mode & 0o077 == 0
