@@ -7,10 +7,11 @@ import json
 import os
 import secrets
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from perdure.errors import InvalidSetting, NotNow
 from perdure.servers.ports import free_port, take
@@ -18,6 +19,8 @@ from perdure.servers.temporal_on_postgres import FRONTEND, PORTS
 
 WEB_UI = "WEB_UI_PORT"
 _PASSWORD = "temporal.password"
+_STATUS = "status.json"
+_LOOKS = 20
 _WEB_UI_PORT = 8233
 
 
@@ -55,12 +58,11 @@ class Folder:
                 f"own, or run chmod 700 {self.path}"
             )
         with self._lock().open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(lock):
                 raise NotNow(
                     f"`perdure up` runs already with {self.path}: stop that one, or name another folder by --state"
-                ) from None
+                )
+            (self.path / _STATUS).unlink(missing_ok=True)  # of the last one
             yield
 
     def is_held(self) -> bool:
@@ -121,11 +123,11 @@ class Folder:
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Leave what runs now for `perdure up status`."""
-        self._write("status.json", json.dumps(status), synced=False)
+        self._write(_STATUS, json.dumps(status), synced=False)
 
     def status(self) -> dict[str, Any] | None:
-        """What was left last; None before the first start."""
-        file = self.path / "status.json"
+        """What was left last; None before a start has left it."""
+        file = self.path / _STATUS
         found: dict[str, Any] | None = json.loads(file.read_text()) if file.exists() else None
         return found
 
@@ -142,3 +144,15 @@ class Folder:
             if synced:  # else a file that was renamed can be empty afterwards
                 os.fsync(file.fileno())
         new.replace(self.path / name)
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Lock a file against all others, for a second: each look of `is_held` has it for a moment."""
+    for _ in range(_LOOKS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(1 / _LOOKS)
+        else:
+            return True
+    return False

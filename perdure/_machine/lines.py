@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 from perdure._text.shown import json_text, one_line
@@ -49,8 +50,10 @@ class Lines:
             return
         shown = json_line if self._as_json else plain_line
         kept = (line for line in lines if _TOO_EARLY not in line)
-        sys.stderr.write("".join(f"{shown(name, line.decode(errors='replace'))}\n" for line in kept))
-        sys.stderr.flush()
+        text = "".join(f"{shown(name, line.decode(errors='replace'))}\n" for line in kept)
+        with suppress(OSError):  # as of a full disk: these lines are lost, and the process must still be read
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 def plain_line(name: str, line: str) -> str:

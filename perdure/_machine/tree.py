@@ -23,6 +23,7 @@ from perdure._machine.replaced_files import ReplacedFiles
 from perdure._machine.schemas import make_schemas
 from perdure._services.health import EventLoop, Health
 from perdure._services.services import Services
+from perdure._text.privacy import describe
 from perdure._worker.child import Child
 from perdure._worker.notifying import OF_SUPERVISOR, READY, SOCKET, STOPPING, WATCHDOG, notify, watchdog_interval
 from perdure._worker.processes import WorkerProcess, patience, served
@@ -72,6 +73,7 @@ class Tree:
             RuntimeError, OSError: a program can't be had.
         """
         beating = asyncio.create_task(_beat())
+        self._changed()
         self._health.watch(self._loop.pulses)
         await self._loop.start()
         with ExitStack() as stack:
@@ -268,7 +270,10 @@ class Tree:
             "namespace": self._machine.namespace,
             "processes": [_shown(each) for each in self._children],
         }
-        self._machine.folder.write_status(status)
+        try:
+            self._machine.folder.write_status(status)
+        except OSError as error:  # a full disk must not end what runs
+            log_event(log, "can't write what runs", level=logging.ERROR, error=describe(error))
 
 
 def patience_of_all(config: Settings) -> float:

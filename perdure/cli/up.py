@@ -158,8 +158,9 @@ def _print_unit(app: str, config: Settings, options: list[str], state: Path | No
 
 
 def _show(folder: Folder, *, as_json: bool) -> None:
+    held = folder.is_held()  # before the status, which is then of the one that runs
     status = folder.status()
-    if status is None or not folder.is_held():
+    if status is None or not held:
         refuse(f"no `perdure up` runs with {folder.path}: name its folder by --state", 1)
     for each in status["processes"]:
         each["memory"] = resident_bytes(each["pid"])

@@ -161,6 +161,8 @@ async def test_whatever_is_killed_under_load_nothing_is_lost_and_nothing_happens
     machine.postgres.stop()
     async with machine.up("--workers", "2") as running:
         await running.writes("waits for PostgreSQL")
+        status, answer = await machine.status()
+        assert (status, answer["ready"], answer["processes"]) == (1, False, [])
         machine.postgres.start()
         await running.writes(READY)
         status, answer = await machine.status()

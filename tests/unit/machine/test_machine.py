@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import configparser
+import fcntl
+import io
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -99,6 +102,25 @@ def test_a_folder_has_one_holder_and_keeps_ports_and_password_from_others(tmp_pa
     assert not folder.is_held()
     assert [each.name for each in folder.path.iterdir() if each.stat().st_mode & 0o077 and each.name != "lock"] == []
     assert folder.path.stat().st_mode & 0o077 == 0
+
+
+def test_a_look_at_what_runs_keeps_no_start_out(tmp_path: Path) -> None:
+    """As in the guide: `perdure up ... & until perdure up status; do sleep 1; done`."""
+    folder = Folder(tmp_path)
+    with (tmp_path / "lock").open("a+") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.2, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        with folder.held():
+            assert folder.is_held()
+
+
+def test_what_the_last_one_has_left_is_not_the_status_of_the_one_that_starts(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    with folder.held():
+        folder.write_status({"ready": True})
+        assert folder.status() == {"ready": True}
+    with folder.held():
+        assert folder.status() is None
 
 
 async def test_a_process_is_ready_when_it_notifies_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,6 +220,28 @@ def test_a_folder_that_others_can_write_into_is_refused_and_a_line_can_not_name_
         pass
     assert not list(folder.iterdir())
     assert json.loads(json_line("worker-1", '{"process": "temporal", "message": "m"}'))["process"] == "worker-1"
+
+
+class FullDisk(io.StringIO):
+    """A file that takes nothing."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+async def test_a_process_is_read_on_while_the_disk_of_its_lines_is_full(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, lines = asyncio.StreamReader(), Lines(as_json=False)
+    output.feed_data(b"lost\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", FullDisk())
+        reading = asyncio.create_task(lines.read("worker-1", output))
+        await asyncio.sleep(0)
+    output.feed_data(b"shown\n")
+    output.feed_eof()
+    await in_time(reading)
+    assert capsys.readouterr().err == "worker-1 | shown\n"
 
 
 async def test_a_disk_that_is_full_does_not_end_the_supervision() -> None:
