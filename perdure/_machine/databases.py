@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from perdure._machine.addresses import server_database
+from perdure._machine.addresses import role_database, server_database
 from perdure._machine.folder import Folder
 from perdure._machine.scram import verifier
 from perdure._store.secured import connect
@@ -89,7 +89,7 @@ async def make_databases(app_url: str, admin_url: str | None, given_url: str | N
         InvalidSetting: a URL can't be used.
     """
     if given_url is not None:
-        database = server_database(TEMPORAL_URL, given_url)
+        database = role_database(TEMPORAL_URL, given_url)
         await _make_all(given_url, database.user, None)
         return database
     name, url = (ADMIN_URL, admin_url) if admin_url else ("PERDURE_DATABASE_URL", app_url)
@@ -246,7 +246,7 @@ async def opened(database: ServerDatabase, name: str) -> asyncpg.Connection[asyn
     host = f"[{database.host}]" if ":" in database.host else database.host
     url = f"postgresql://{host}:{database.port}/{name}?sslmode={mode}{files}"
     opened: asyncpg.Connection[asyncpg.Record] = await connect(
-        url, user=database.user, password=database.password or None, timeout=10
+        url, user=database.user, password=database.password, timeout=10
     )
     return opened
 

@@ -1,4 +1,4 @@
-"""What `perdure up` writes and reads: addresses, lines, versions, its folder, notifications, the unit of systemd."""
+"""What `perdure up` writes and reads: lines, versions, its folder, notifications, the unit of systemd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from perdure._machine.addresses import server_database
 from perdure._machine.folder import Folder
 from perdure._machine.lines import Lines, json_line, plain_line
 from perdure._machine.readiness import sockets
@@ -25,33 +24,8 @@ from perdure._worker.child import Child
 from perdure._worker.notifying import READY, SOCKET, STOPPING, notify, watchdog_interval
 from perdure.errors import InvalidSetting, NotNow, NotPermitted
 from perdure.servers.ports import free_port
-from perdure.servers.temporal_on_postgres import FRONTEND, MAIN, tool_environment
+from perdure.servers.temporal_on_postgres import FRONTEND
 from tests.deadline import in_time, until
-
-
-def test_a_url_becomes_the_variables_of_temporal() -> None:
-    found = server_database("X", "postgresql://ann:p%40ss@db.example:5433/shop?sslmode=verify-full&sslrootcert=/ca.pem")
-    assert (found.host, found.port, found.user, found.password) == ("db.example", 5433, "ann", "p@ss")
-    assert found.tls == {"SQL_TLS_ENABLED": "true", "SQL_HOST_VERIFICATION": "true", "SQL_CA": "/ca.pem"}
-    assert tool_environment(found, MAIN)["SQL_TLS_CA_FILE"] == "/ca.pem"
-    assert tool_environment(found, MAIN)["SQL_TLS_DISABLE_HOST_VERIFICATION"] == "false"
-    assert "p@ss" not in repr(found)
-    assert server_database("X", "postgresql:///shop?host=/run/postgresql").host == "127.0.0.1"
-
-
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        ("postgresql://a,b/shop", "Temporal takes one host"),
-        ("postgresql://ann:M4RK%22@db/shop", "Temporal takes no user or password with"),
-        ("postgresql://db/shop?sslmode=perhaps", "sslmode='perhaps'"),
-        ("postgresql://db:port/shop", "can't be read"),
-    ],
-)
-def test_a_url_that_temporal_can_not_use_is_refused_without_its_password(url: str, why: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"^X.*{why}") as error:
-        server_database("X", url)
-    assert "M4RK" not in str(error.value)
 
 
 @pytest.mark.parametrize(("before", "now"), [(None, "1.32.0"), ("1.31.2", "1.32.0"), ("1.32.0", "1.31.2"), ("", "x")])
