@@ -84,9 +84,8 @@ class Folder:
         Args:
             frontend: the port that clients use; None = as above.
         """
-        file = self.path / "ports.json"
-        before: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
-        ports = {}
+        before = self._read("ports.json") or {}
+        ports: dict[str, int] = {}
         if (fixed := frontend or before.get(FRONTEND)) is not None:
             take(fixed)
             ports[FRONTEND] = fixed
@@ -127,12 +126,19 @@ class Folder:
 
     def status(self) -> dict[str, Any] | None:
         """What was left last; None before a start has left it."""
-        file = self.path / _STATUS
-        found: dict[str, Any] | None = json.loads(file.read_text()) if file.exists() else None
-        return found
+        return self._read(_STATUS)
 
     def _lock(self) -> Path:
         return self.path / "lock"
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """None if the file is missing, or was damaged by a crash of the machine."""
+        file = self.path / name
+        try:
+            found = json.loads(file.read_text()) if file.exists() else None
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
 
     def _write(self, name: str, text: str, *, synced: bool = True) -> None:
         """Whole or not at all, also if the machine loses its power, and readable for the owner alone."""

@@ -69,7 +69,7 @@ def environment_of_machine() -> dict[str, str]:
 def environment_of_server(database: ServerDatabase, ports: Mapping[str, int], folder: Path) -> dict[str, str]:
     """The environment of `temporal-server`."""
     file = folder / "dynamic-config.yaml"
-    if not file.exists():  # then it is the operator's
+    if not file.exists() or not file.stat().st_size:  # else it is the operator's; a crash can leave an empty one
         write_dynamic_config(file, _DYNAMIC_CONFIG)
     chosen = {name: os.environ[name] for name in (*_CHOICES, *_MORE_CHOICES) if name in os.environ}
     own = {name: port for name, port in ports.items() if name in PORTS}

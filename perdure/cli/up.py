@@ -79,6 +79,7 @@ def up(
         _show(folder, as_json=as_json)
         return
     config = settings()
+    beside = _console(app, console)
     if print_systemd:
         load_app(app)  # refuse a unit that could not start
         _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console), state)
@@ -94,7 +95,7 @@ def up(
         port=port,
         web_ui=web_ui,
         trial=trial,
-        beside=_console(app, console),
+        beside=beside,
         admin_url=os.environ.get("PERDURE_ADMIN_DATABASE_URL"),
         temporal_url=os.environ.get("PERDURE_TEMPORAL_DATABASE_URL"),
     )
@@ -123,7 +124,11 @@ def _console(app: str, options: str | None) -> tuple[tuple[str, tuple[str, ...]]
         return ()
     if missing := [each for each in _CONSOLE_NEEDS if importlib.util.find_spec(each) is None]:
         refuse(f"`perdure up --console` needs {', '.join(missing)}: pip install 'perdure[console]'", 1)
-    command = (sys.executable, "-m", "perdure.cli", "console", "--app", app, *shlex.split(options))
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        refuse(f"--console {options!r}: {error}: quote these options as for a shell", 2)
+    command = (sys.executable, "-m", "perdure.cli", "console", "--app", app, *words)
     return (("console", command),)
 
 
@@ -158,8 +163,11 @@ def _print_unit(app: str, config: Settings, options: list[str], state: Path | No
 
 
 def _show(folder: Folder, *, as_json: bool) -> None:
-    held = folder.is_held()  # before the status, which is then of the one that runs
-    status = folder.status()
+    try:
+        held = folder.is_held()  # before the status, which is then of the one that runs
+        status = folder.status()
+    except PermissionError:
+        refuse(f"{folder.path} is open to its owner alone: run this as the user of `perdure up`", 1)
     if status is None or not held:
         refuse(f"no `perdure up` runs with {folder.path}: name its folder by --state", 1)
     for each in status["processes"]:

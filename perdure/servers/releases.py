@@ -26,9 +26,11 @@ def download_programs(address: str, names: Sequence[str], folder: Path, *, sha25
 
     Raises:
         OSError: the archive can't be had.
-        RuntimeError: it is not the file that the checksum belongs to, or lacks a program.
+        RuntimeError: the address is no URL, or it is not the file that the checksum belongs to, or lacks a program.
     """
     name = address.rpartition("/")[2]
+    if "://" not in address:
+        raise RuntimeError(f"{address} is no URL: it begins with https://")
     if not sha256 and not _is_private(address):
         raise RuntimeError(f"{address} has no TLS, so its checksum must be set: nothing of it is used")
     expected = sha256.lower() or _published(f"{address.rpartition('/')[0]}/checksums.txt", name)

@@ -18,13 +18,13 @@ from perdure._machine.folder import Folder
 from perdure._machine.lines import Lines, json_line, plain_line
 from perdure._machine.readiness import sockets
 from perdure._machine.systemd import unit
-from perdure._machine.temporal import check_step
+from perdure._machine.temporal import check_step, environment_of_server
 from perdure._text.shown import UNSEEN
 from perdure._worker.child import Child
 from perdure._worker.notifying import READY, SOCKET, STOPPING, notify, watchdog_interval
 from perdure.errors import InvalidSetting, NotNow, NotPermitted
 from perdure.servers.ports import free_port
-from perdure.servers.temporal_on_postgres import FRONTEND
+from perdure.servers.temporal_on_postgres import FRONTEND, ServerDatabase
 from tests.deadline import in_time, until
 
 
@@ -95,6 +95,24 @@ def test_what_the_last_one_has_left_is_not_the_status_of_the_one_that_starts(tmp
         assert folder.status() == {"ready": True}
     with folder.held():
         assert folder.status() is None
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]"])
+def test_a_file_that_a_crash_has_damaged_counts_as_missing(tmp_path: Path, left: str) -> None:
+    for name in ("ports.json", "status.json"):
+        (tmp_path / name).write_text(left)
+    assert FRONTEND in Folder(tmp_path).ports(None)
+    assert Folder(tmp_path).status() is None
+
+
+def test_settings_of_temporal_that_the_operator_has_changed_stay_and_those_that_a_crash_has_emptied_do_not(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "dynamic-config.yaml"
+    for before, after in (("mine", "mine"), ("", "system.namespaceCacheRefreshInterval")):
+        file.write_text(before)
+        environment_of_server(ServerDatabase("db", 5432, "temporal"), Folder(tmp_path).ports(None), tmp_path)
+        assert after in file.read_text()
 
 
 async def test_a_process_is_ready_when_it_notifies_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:

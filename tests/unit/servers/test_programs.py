@@ -120,3 +120,10 @@ def test_a_machine_without_an_archive_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(OSError, match="no archive for Linux on riscv64"):
         archive()
+
+
+@pytest.mark.usefixtures("releases")
+def test_a_mirror_that_is_no_url_is_named_among_the_ways_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_TEMPORAL_RELEASES", "mirror.example/temporal")
+    with pytest.raises(TemporalMissingError, match=r"mirror\.example/temporal/.* is no URL"):
+        obtain_programs()
