@@ -10,21 +10,25 @@ import json
 import os
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from perdure._machine.folder import Folder
 from perdure._machine.lines import Lines, json_line, plain_line
+from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
 from perdure._machine.systemd import unit
 from perdure._machine.temporal import check_step, environment_of_server
+from perdure._machine.tree import Tree
 from perdure._text.shown import UNSEEN
 from perdure._worker.child import Child
 from perdure._worker.notifying import READY, SOCKET, STOPPING, notify, watchdog_interval
 from perdure.errors import InvalidSetting, NotNow, NotPermitted
 from perdure.servers.ports import free_port
 from perdure.servers.temporal_on_postgres import FRONTEND, ServerDatabase
+from perdure.settings import settings
 from tests.deadline import in_time, until
 
 
@@ -249,3 +253,16 @@ async def test_a_disk_that_is_full_does_not_end_the_supervision() -> None:
         keeping.cancel()
         await child.end(10)
     assert child.state == "ended"
+
+
+async def test_a_disk_that_is_full_when_the_machine_reports_what_runs_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(folder: Folder, status: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Folder, "write_status", full)
+    machine = Machine("shop:app", 0, Folder(tmp_path), "default", timedelta(days=1), trial=True)
+    stop = asyncio.create_task(asyncio.sleep(0, result=True))
+    await in_time(Tree(machine, settings()).run(stop))
+    assert "can't write what runs" in caplog.text
