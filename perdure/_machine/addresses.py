@@ -31,7 +31,7 @@ def server_database(name: str, url: str) -> ServerDatabase:
     except ValueError:
         raise InvalidSetting(f"{name}={without_passwords(url)}: it can't be read") from None
     given = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    if given.get("service") or os.environ.get("PGSERVICE"):
+    if "service" in given:
         raise InvalidSetting(f"{name}={without_passwords(url)}: Temporal reads no service file: write host and port")
     host = unquote(parts.hostname or "") or given.get("host") or os.environ.get("PGHOST", "")
     if "," in parts.netloc or "," in host:
