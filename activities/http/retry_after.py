@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Final
+
+from activities.http.dates import date_of
 
 LONGEST_PAUSE: Final = timedelta(days=1)
 """The longest pause that the other side can request."""
@@ -15,9 +16,5 @@ def pause_of(retry_after: str | None, now: datetime | None = None) -> timedelta 
     given = (retry_after or "").strip()
     if given.isascii() and given.isdigit():
         return min(timedelta(seconds=min(int(given[:12]), 10**9)), LONGEST_PAUSE)
-    try:
-        at = parsedate_to_datetime(given)
-    except (ValueError, TypeError):
-        return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return max(min(at - (now or datetime.now(UTC)), LONGEST_PAUSE), timedelta(0))
+    at = date_of(given)
+    return None if at is None else max(min(at - (now or datetime.now(UTC)), LONGEST_PAUSE), timedelta(0))

@@ -96,5 +96,5 @@ def _is_encoded(reply: Reply) -> bool:
 def _location(url: str, place: str) -> str:
     resolved = within_origin(url, place)
     if resolved is None:
-        raise Refused("answered 202, so it is at work; but at another origin, where it can't be followed")
+        raise Refused("answered 202, so it is at work; but at another origin, or its Location can't be read")
     return resolved

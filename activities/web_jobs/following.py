@@ -78,7 +78,9 @@ def _result(reply: Reply, url: str) -> str | None:
         return None
     place = within_origin(url, given)
     if place is None:
-        raise Refused(f"asked how far it is, the page answered {reply.status} with another origin")
+        raise Refused(
+            f"asked how far it is, the page answered {reply.status} with another origin, or an unreadable Location"
+        )
     return None if place == url else place
 
 

@@ -19,7 +19,7 @@ def forbidden(url: str) -> str | None:
     """
     settings = web_settings()
     try:
-        parsed = URL(url)  # the client's own parser: no two opinions on where a host ends
+        parsed = _parsed(url)
         origin = _origin(parsed)
     except ValueError:
         return "its URL can't be read"
@@ -32,13 +32,13 @@ def forbidden(url: str) -> str | None:
 
 
 def within_origin(url: str, place: str) -> str | None:
-    """`place`, as the page at `url` gives it, resolved for a request; None if it has another origin.
+    """`place`, as the page at `url` gives it, resolved for a request; None if it has another origin, or can't be read.
 
     Scheme, host and port make the origin (RFC 6454, 5).
     """
     try:
         base = URL(url, encoded=True)
-        resolved = base.join(URL(place)).with_fragment(None)
+        resolved = base.join(_parsed(place)).with_fragment(None)
         return str(resolved) if _origin(resolved) == _origin(base) else None
     except ValueError:
         return None
@@ -47,6 +47,18 @@ def within_origin(url: str, place: str) -> str | None:
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs, which may still be templates behind their origins, have one origin (RFC 6454, 5)."""
     return _origin(URL(one)) == _origin(URL(other))
+
+
+def _parsed(url: str) -> URL:
+    """The URL as the client's own parser reads it: no two opinions on where a host ends.
+
+    Raises:
+        ValueError: it can't be read.
+    """
+    try:
+        return URL(url)
+    except IndexError:  # the parser's own error for brackets before an empty host
+        raise ValueError("no host") from None
 
 
 def _origin(url: URL) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
+from activities.http.dates import date_of
 from activities.http.exchange import Broken, Exchange, NotAllowed, spanned
 from activities.secrets import NoSecret
 from activities.telephony.contracts import Accepted, Channel, Notice, reference_of
@@ -140,8 +140,7 @@ def _created(resource: Mapping[str, Any]) -> datetime:
     Raises:
         NotDone: the answer does not show it.
     """
-    try:
-        at = parsedate_to_datetime(str(resource.get("date_created")))
-    except (TypeError, ValueError):
-        raise NotDone("the list is not what the provider documents: no date_created") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    at = date_of(str(resource.get("date_created")))
+    if at is None:
+        raise NotDone("the list is not what the provider documents: no date_created")
+    return at

@@ -176,6 +176,7 @@ async def test_a_list_without_an_end_is_no_answer(server: TelephonyServer, monke
         (b"{}", "not what the provider documents"),
         (b'{"messages": [1]}', "not what the provider documents"),
         (b'{"messages": [{"sid": "SM"}]}', "no date_created"),
+        (b'{"messages": [{"date_created": "Fri, 31 Dec 99999999999 23:59:59 GMT"}]}', "no date_created"),
         (b"[]", "the list: answered 200"),
         (b'{"messages": [], "next_page_uri": "https://elsewhere.example/"}', "goes on at another place"),
         (b'{"messages": [', "the list: answered 200"),

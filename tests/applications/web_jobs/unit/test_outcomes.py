@@ -22,6 +22,9 @@ STATUSES: dict[type[Exception] | None, tuple[int, ...]] = {
     InDoubt: (300, 302, 303, 304, 500, 501, 502, 503, 504, 507, 599),
 }
 
+NO_DATES = ("Fri, 31 Dec 99999999999 23:59:59 GMT", "Fri, 31 Dec 2026 23:59:59 +99999999999999999")
+"""A year and a zone that no integer of C holds."""
+
 
 @pytest.fixture
 async def pages() -> AsyncIterator[Pages]:
@@ -125,6 +128,7 @@ async def test_no_reason_says_what_the_page_said_or_was_asked(pages: Pages) -> N
         ("soon", None),
         ("", None),
         (None, None),
+        *((garbage, None) for garbage in NO_DATES),
     ],
 )
 def test_retry_after_is_seconds_or_a_date_and_never_too_long(given: str | None, pause: timedelta | None) -> None:
@@ -149,6 +153,22 @@ async def test_a_location_is_made_fit_to_be_asked(pages: Pages) -> None:
     ):
         pages.replies["/jobs/new"] = [answers({}, 202, Location=given)]
         assert (await call(job_type(pages.origin + "/jobs/new"))).location == pages.origin + location
+
+
+@pytest.mark.parametrize("garbage", NO_DATES)
+async def test_a_retry_after_that_is_no_date_changes_no_outcome(pages: Pages, garbage: str) -> None:
+    """An exception after the answer would leave the call in doubt, and it would be made again."""
+    pages.replies["/done"] = [answers({}, Retry_After=garbage)]
+    pages.replies["/busy"] = [answers({}, 429, Retry_After=garbage)]
+    assert (await call(job_type(pages.origin + "/done"))).then is Then.NOTHING
+    with pytest.raises(NotDone, match="answered 429"):
+        await call(job_type(pages.origin + "/busy"))
+
+
+async def test_202_with_a_location_that_can_not_be_read_is_refused(pages: Pages) -> None:
+    pages.replies["/"] = [answers({}, 202, Location="//[]@/states/7")]
+    with pytest.raises(Refused, match="at another origin, or its Location can't be read"):
+        await call(job_type(pages.origin + "/"))
 
 
 async def test_202_with_a_location_at_another_origin_is_refused(pages: Pages) -> None:
