@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
 
 from activities.http.exchange import Broken, Exchange, HttpRequest, NotAllowed, Reply, spanned
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.outcomes import OURS_PAUSE
 from activities.web_jobs.resources import web_of
 from activities.web_jobs.settings import web_settings
-from perdure import Attempt, InDoubt, NotDone
+from perdure import Attempt, InDoubt, NotDone, Refused
+
+
+@contextmanager
+def without_doubt(what: str) -> Iterator[None]:
+    """Let what only reads, or repeats without harm, end in no doubt, wherever it breaks off or is stopped.
+
+    Args:
+        what: it is, for the reason.
+
+    Raises:
+        NotDone: in place of any exception that is no definite end.
+    """
+    try:
+        yield
+    except (NotDone, Refused):
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        raise NotDone(f"{what}: {_kind(error)}") from None
 
 
 async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None = None, harmless: bool = False) -> Reply:
@@ -44,3 +66,9 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
         if exchange.left:
             raise
         raise NotDone(f"{exchange.stage}: the attempt was over") from None
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+        return f"the database does not answer ({type(error).__name__})"
+    return "the attempt was over" if isinstance(error, asyncio.CancelledError) else type(error).__name__

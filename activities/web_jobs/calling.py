@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import asyncpg
-
 from activities.http.exchange import HttpRequest
 from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of
-from activities.web_jobs.asking import ask
+from activities.web_jobs.asking import ask, without_doubt
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.outcomes import OURS_PAUSE, ending
@@ -29,12 +25,8 @@ async def call(job: Call, attempt: Attempt) -> Answer:
         Refused: 4xx, or what it is to be called with can't be sent; and that answers for each attempt before this one.
         InDoubt: the request left, and the answer does not show the outcome.
     """
-    try:
+    with without_doubt("before the call"):  # nothing was sent after any error
         prepared = await _prepared(job, attempt)
-    except (NotDone, Refused):
-        raise
-    except (Exception, asyncio.CancelledError) as error:  # nothing was sent after any error
-        raise NotDone(f"before the call: {_kind(error)}") from None
     if isinstance(prepared, Answer):
         return prepared
     type_, request, doubted = prepared
@@ -95,9 +87,3 @@ async def _expected_callback(web: Web, job: Call, attempt: Attempt) -> str:
     token = callback_token(attempt.key)
     await web.pool.execute("select web_job.expect_callback($1, $2)", digest_of(token), job.job)
     return f"{web_settings().callback_url}/{token}"
-
-
-def _kind(error: BaseException) -> str:
-    if isinstance(error, (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
-        return f"the database does not answer ({type(error).__name__})"
-    return "the attempt was over" if isinstance(error, asyncio.CancelledError) else type(error).__name__

@@ -17,6 +17,8 @@ from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPol
 
 INLINE_UP_TO = timedelta(seconds=5)
 """A type whose calls may take no longer is called in the workflow's own worker: cheaper and faster."""
+LAST_LOOK = timedelta(minutes=10)
+"""After the time of a page that is at work: it is asked a last time, so that an answer ends the job and any doubt."""
 MOST_INPUT = 256_000
 """Bytes of JSON that a job may bring along. Temporal refuses payloads over 2 MB, and warns from 512 kB on."""
 
@@ -318,7 +320,12 @@ CALL_INLINE = Effect[Call, Answer](
     retry=_QUICK,
     inline=True,
 )
-FOLLOW = Effect[Follow, Answer]("follow-page", timeout=timedelta(minutes=10), doubt=Repeat(), retry=_QUICK)
+
+# These only read. A repeated read changes nothing, as if the page dropped it, so a refusal answers for the reads before
+# it. Else the doubt of a read whose worker was killed would outlive the job, and nobody could restart it.
+_READ = Dedupe(window=timedelta(days=36_500), otherwise=Repeat())
+FOLLOW = Effect[Follow, Answer]("follow-page", timeout=timedelta(minutes=10), doubt=_READ, retry=_QUICK)
+LIST = Effect[Page, Family]("list-children", timeout=timedelta(minutes=1), doubt=_READ, retry=_QUICK)
 
 # These steps run in the application's own database, in one transaction each. A repeat changes nothing.
 ROUTE = Effect[Ask, Route]("route-job", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True)
@@ -326,7 +333,6 @@ ADVANCE = Effect[Step, Family](
     "advance-family", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True
 )
 AGAIN = Effect[Step, Left]("run-failed-again", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True)
-LIST = Effect[Page, Family]("list-children", timeout=timedelta(minutes=1), doubt=Repeat(), retry=_QUICK)
 PASS_ON = Effect[Pass, Left](
     "cancel-children", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +12,8 @@ from activities.http.exchange import Reply
 from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of, json_of
-from activities.web_jobs.asking import ask
-from activities.web_jobs.contracts import Answer, Follow, Then
+from activities.web_jobs.asking import ask, without_doubt
+from activities.web_jobs.contracts import LAST_LOOK, Answer, Follow, Then
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.keys import key_of_call
 from activities.web_jobs.origins import within_origin
@@ -22,6 +23,7 @@ from activities.web_jobs.request import get
 from activities.web_jobs.resources import Web, web_of
 from activities.web_jobs.turnstile import Place
 from perdure import Attempt, NotDone, Refused
+from perdure.contracts.attempt import boot_clock
 
 FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
 """Seconds between two looks, if the page does not name a time."""
@@ -36,8 +38,24 @@ async def follow(job: Follow, attempt: Attempt) -> Answer:
 
     Raises:
         NotDone: it is still at work, or did not say: asking again is harmless.
-        Refused: it has failed, is gone, or leads elsewhere.
+        Refused: it has failed, is gone, leads elsewhere, or has not ended in its time.
     """
+    try:
+        with without_doubt("asked how far it is"):
+            return await _followed(job, attempt)
+    except NotDone as error:
+        if _left(attempt) > 0:
+            raise
+        raise Refused(f"the page has not ended in its time: {error.why}") from None
+
+
+def _left(attempt: Attempt) -> float:
+    """Seconds that the page has left to end. What is left of the effect after them is for the last look."""
+    at = math.inf if attempt.useless_at is None else attempt.useless_at - LAST_LOOK.total_seconds()
+    return at - boot_clock()
+
+
+async def _followed(job: Follow, attempt: Attempt) -> Answer:
     web = web_of(attempt)
     if attempt.number > 1 and await children.are_on_record(web, job.job):
         return Answer(status=200, then=Then.CHILDREN)
@@ -60,7 +78,8 @@ async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place
         attempt.heartbeat(_progress(reply))
         wanted = pause_of(reply.headers.get("Retry-After"))
         pause, wait = min(pause * GROWTH, LONGEST), pause if wanted is None else wanted.total_seconds()
-        if wait > PATIENCE or wait + _SPARE > attempt.remaining:
+        wait = min(wait, max(_left(attempt), 0.0))
+        if wait > PATIENCE or wait + _SPARE > attempt.remaining or _left(attempt) <= 0:
             raise NotDone("still at work", retry_after=timedelta(seconds=wait))
         asked_at = asyncio.get_running_loop().time()
         await place.rest(max(wait, 0.05))

@@ -8,7 +8,7 @@ from activities.http.exchange import Reply
 from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import json_of
-from activities.web_jobs.asking import ask
+from activities.web_jobs.asking import ask, without_doubt
 from activities.web_jobs.contracts import Family, Page
 from activities.web_jobs.keys import key_of_call
 from activities.web_jobs.outcomes import ending_of_reading
@@ -29,6 +29,11 @@ async def fetch(page: Page, attempt: Attempt) -> Family:
         NotDone: the page did not answer: asking again is harmless.
         Refused: the list cannot be used.
     """
+    with without_doubt("asked for more children"):
+        return await _fetched(page, attempt)
+
+
+async def _fetched(page: Page, attempt: Attempt) -> Family:
     web = web_of(attempt)
     if recorded := await web.pool.fetchval(_RECORDED, page.master, page.number):
         return Family.model_validate(json.loads(recorded))

@@ -19,6 +19,7 @@ from activities.web_jobs.contracts import (
     CALL_INLINE,
     FOLLOW,
     INLINE_UP_TO,
+    LAST_LOOK,
     LIST,
     PASS_ON,
     ROUTE,
@@ -196,7 +197,7 @@ class WebJob(Lifecycle[Job, Progress]):
     async def _follow(self, job: Job, answer: Answer, route: Route) -> NotPerformed | str:
         assert answer.location is not None
         follow = Follow(job=self.entity.id, type=job.type, location=answer.location)
-        end = await self.perform(FOLLOW, follow, expires_at=self._until(route))
+        end = await self.perform(FOLLOW, follow, expires_at=self._until(route) + LAST_LOOK)
         if isinstance(end, NotPerformed):
             return end
         return await self._lead(job) if end.receipt.then is Then.CHILDREN else f"answered {end.receipt.status}"

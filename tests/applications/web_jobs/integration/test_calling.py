@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web as aio
 
 from activities.web_jobs import calling, following, listing, looking_up
-from activities.web_jobs.contracts import Answer, Call, Family, Follow, Page, Then
+from activities.web_jobs.contracts import LAST_LOOK, Answer, Call, Family, Follow, Page, Then
 from activities.web_jobs.outcomes import OURS_PAUSE
 from activities.web_jobs.resources import Web, lifespan
 from activities.web_jobs.settings import web_settings
@@ -256,6 +256,32 @@ async def test_asking_is_harmless_so_only_a_no_ends_it(jobs: Jobs, attempt: Make
     for reply, end, why in expected:
         with pytest.raises(end, match=why):
             await follow(jobs, attempt(), reply)
+
+
+async def test_a_question_that_is_stopped_or_finds_no_database_leaves_no_doubt(jobs: Jobs, attempt: Make) -> None:
+    await jobs.type()
+    asking = asyncio.ensure_future(follow(jobs, attempt(300), waits_for(asyncio.Event(), answers({}))))
+    await jobs.world.until(lambda: jobs.pages.asked, "asked")
+    asking.cancel()
+    with pytest.raises(NotDone, match="asked how far it is: the attempt was over"):
+        await asking
+    await jobs.db.execute("alter table web_job.family rename to away")
+    with pytest.raises(NotDone, match="asked how far it is: the database does not answer"):
+        await follow(jobs, attempt(number=2), answers({}))
+    with pytest.raises(NotDone, match="asked for more children: the database does not answer"):
+        await listed(jobs, attempt, answers(children("a")))
+
+
+async def test_a_page_that_has_not_ended_in_its_time_is_asked_a_last_time_and_that_ends_its_job(
+    jobs: Jobs, attempt: Make
+) -> None:
+    await jobs.type()
+    over = attempt(300)
+    over.useless_at = boot_clock() + LAST_LOOK.total_seconds()
+    assert (await follow(jobs, over, answers({}))).status == 200
+    for reply, why in ((AT_WORK, "still at work"), (answers({}, 503), "answered 503"), (closes(), "the answer: ")):
+        with pytest.raises(Refused, match=f"the page has not ended in its time: .*{why}"):
+            await follow(jobs, over, reply)
 
 
 @pytest.mark.parametrize("place", [{}, {"Location": ""}, {"Location": "/state"}, {"Location": "/round"}])

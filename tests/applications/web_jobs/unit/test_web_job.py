@@ -14,6 +14,7 @@ from activities.web_jobs.contracts import (
     CALL_INLINE,
     FIND_CALL,
     FOLLOW,
+    LAST_LOOK,
     LIST,
     PASS_ON,
     ROUTE,
@@ -153,7 +154,19 @@ async def test_a_page_that_is_at_work_for_too_long_fails_the_job() -> None:
     busy = [NotDone("at work", retry_after=timedelta(minutes=50))] * 3
     seen = await job({CALL: [answer], FOLLOW: busy}, route=Route(within=timedelta(hours=1)))
     assert seen.states == [PROCESSING, FAILED]
-    assert timedelta(hours=1) <= seen.took < timedelta(hours=1) + timedelta(seconds=5)
+    assert timedelta(hours=1) <= seen.took <= timedelta(hours=1) + LAST_LOOK + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("effect", [FOLLOW, LIST])
+async def test_a_refusal_of_a_page_that_is_only_asked_leaves_no_doubt_of_a_question_whose_worker_was_killed(
+    effect: Any,
+) -> None:
+    script: dict[Any, list[Any]] = {CALL: [LISTED], ADVANCE: [family(next_page="/x")] * 9}
+    if effect is FOLLOW:
+        script = {CALL: [Answer(status=202, then=Then.FOLLOW, location="/jobs/1")]}
+    seen = await job(script | {effect: [WorkerLost(), *[Refused("answered 422")] * 2]})
+    [status] = [view.status for key, view in seen.effects.items() if f"/{effect.name}" in key]
+    assert (seen.states, status) == ([PROCESSING, FAILED], EffectStatus.REFUSED)
 
 
 CALLS_BACK = Answer(status=202, then=Then.CALLBACK)

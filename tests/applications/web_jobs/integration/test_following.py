@@ -1,0 +1,74 @@
+"""A page that is at work is asked on through deploys, kills and a type that is disabled, and leaves no doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from tests.applications.web_jobs.conftest import Jobs
+from tests.applications.web_jobs.integration.test_families import asked, lists
+from tests.pages import answers
+from workers.web_jobs.app import app
+
+SHORTLY = timedelta(seconds=4)
+
+
+async def is_asked(jobs: Jobs) -> None:
+    """Wait until the page was asked how far it is."""
+
+    async def so() -> bool:
+        return bool(asked(jobs, "/status"))
+
+    await jobs.world.until(so, "asked how far it is")
+
+
+@pytest.fixture
+def over(jobs: Jobs) -> asyncio.Event:
+    """Set, the page has ended: until then it answers 202, and afterwards with its `end`."""
+    return asyncio.Event()
+
+
+def works(jobs: Jobs, over: asyncio.Event, end: int = 200) -> None:
+    """Let the page be at work until `over`, and answer with `end` then."""
+
+    async def status(_: web.Request) -> web.StreamResponse:
+        return web.json_response({}, status=end if over.is_set() else 202)
+
+    jobs.pages.replies["/page"] = [answers(status=202, Location="/status"), answers({})]
+    jobs.pages.replies["/status"] = [status]
+
+
+async def test_a_job_whose_page_worked_for_too_long_can_be_restarted_after_a_deploy(
+    jobs: Jobs, over: asyncio.Event
+) -> None:
+    await jobs.type(timeout=SHORTLY, within=timedelta(seconds=8))
+    works(jobs, over)
+    async with jobs.world.worker(app):
+        await jobs.insert()
+        await is_asked(jobs)
+    async with jobs.world.worker(app):
+        assert await jobs.ended() == "failed"
+        assert await jobs.why() == "the page has not ended in its time: still at work"
+        assert (await jobs.effects())["follow-page"] == "refused"
+        await jobs.world.client.restart("web-job", "1", by="ann", note="again")
+        assert await jobs.ended() == "complete"
+    assert len(asked(jobs, "/page")) == 2
+
+
+async def test_a_master_runs_a_child_again_whose_poll_a_deploy_had_cut_off(jobs: Jobs, over: asyncio.Event) -> None:
+    await jobs.type("master", children=["page"])
+    await jobs.type(timeout=SHORTLY)
+    works(jobs, over, end=422)
+    jobs.pages.replies["/master"] = [lists("1")]
+    async with jobs.world.worker(app):
+        await jobs.insert("m", "master")
+        await is_asked(jobs)
+    over.set()
+    async with jobs.world.worker(app):
+        assert await jobs.ended("m") == "failed"
+        await jobs.world.client.restart("web-job", "m", by="ann", note="mended")
+        assert await jobs.ended("m") == "complete"
+    assert len(asked(jobs, "/page")) == 2
