@@ -59,7 +59,7 @@ async def _followed(job: Follow, attempt: Attempt) -> Answer:
     web = web_of(attempt)
     if attempt.number > 1 and await children.are_on_record(web, job.job):
         return Answer(status=200, then=Then.CHILDREN)
-    type_ = await ready_type(web, job.type)
+    type_ = await ready_type(web, job.type, disabled=True)  # its time goes on, and the page works on
     with web.turnstile.passed(f"those that {type_.name} is at work on", type_.at_once) as place:
         return await _follow(type_, job, attempt, web, place)
 

@@ -72,3 +72,15 @@ async def test_a_master_runs_a_child_again_whose_poll_a_deploy_had_cut_off(jobs:
         await jobs.world.client.restart("web-job", "m", by="ann", note="mended")
         assert await jobs.ended("m") == "complete"
     assert len(asked(jobs, "/page")) == 2
+
+
+async def test_disabling_a_type_loses_no_job_whose_page_is_at_work(jobs: Jobs, over: asyncio.Event) -> None:
+    await jobs.type(timeout=SHORTLY, within=timedelta(seconds=30))
+    works(jobs, over)
+    async with jobs.world.worker(app):
+        await jobs.insert()
+        await is_asked(jobs)
+        await jobs.db.execute("update web_job.type set disabled = 'night' where name = 'page'")
+    over.set()  # the page ends in time
+    async with jobs.world.worker(app):
+        assert await jobs.ended() == "complete"
