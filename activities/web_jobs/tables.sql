@@ -107,6 +107,8 @@ alter table web_job.type add column if not exists children text[] not null defau
 alter table web_job.type add column if not exists max_depth int not null default 3
     constraint max_depth_is_1_to_100 check (max_depth between 1 and 100);
 
+alter table web_job.job add column if not exists why text; -- its master could not start it again
+
 alter table web_job.family add column if not exists refused bigint not null default 0; -- rows of web_job.refused_child
 
 -- Children that a page lists and that can't become jobs. They are counted as listed, and as failed in the end; meanwhile
@@ -168,6 +170,17 @@ end $$;
 
 create or replace trigger begins after insert on web_job.job
     for each row when (new.state = 'scheduled') execute function web_job.begin_job();
+
+-- A job that goes on, by its master or by itself, has no reason any more why it could not.
+create or replace function web_job.clear_why() returns trigger
+language plpgsql set search_path = web_job, pg_temp as $$
+begin
+    new.why := null;
+    return new;
+end $$;
+
+create or replace trigger goes_on before update of state on web_job.job
+    for each row when (old.why is not null and new.why = old.why) execute function web_job.clear_why();
 
 -- Which of a family's counts a state belongs to.
 create or replace function web_job.part(state text) returns text
@@ -441,8 +454,11 @@ begin
     loop
         begin
             perform perdure.restart('web-job', again, 'web-job', 'again with its master');
-        exception when object_not_in_prerequisite_state or no_data_found then
-            update job j set state = 'failed' where j.id = again; -- whether it happened is not known, or its record is gone
+        exception
+            when no_data_found then -- its month was dropped; this row still has the input
+                perform perdure.restart('web-job', j.id, 'web-job', 'again with its master', input(j)) from job j where j.id = again;
+            when object_not_in_prerequisite_state then -- whether its call happened is not known
+                update job j set state = 'failed', why = sqlerrm where j.id = again;
         end;
     end loop;
     return cardinality(chosen);
