@@ -7,10 +7,11 @@ from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of
 from activities.web_jobs.asking import ask, without_doubt
+from activities.web_jobs.callbacks import callback_token, digest_of, is_expected
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.outcomes import OURS_PAUSE, ending
-from activities.web_jobs.readiness import callback_token, digest_of, ready_type
+from activities.web_jobs.readiness import ready_type
 from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import Web, web_of
 from activities.web_jobs.settings import web_settings
@@ -63,7 +64,7 @@ async def call_type(
 
 async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, HttpRequest, bool] | Answer:
     web = web_of(attempt)
-    type_ = await ready_type(web, job.type)
+    type_ = await ready_type(web, job.type, callback=attempt.number > 1 and await is_expected(web, job.job))
     if attempt.number > 1 and await children.are_on_record(web, job.job):
         return Answer(status=200, then=Then.CHILDREN)
     more = dict(attempt.headers)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from activities.http.exchange import Exchange, spanned
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of
+from activities.web_jobs.callbacks import has_called_back, is_expected
 from activities.web_jobs.contracts import Answer, Call, Then
-from activities.web_jobs.job_type import JobType
 from activities.web_jobs.origins import forbidden
-from activities.web_jobs.readiness import callback_token, digest_of, ready_type
+from activities.web_jobs.readiness import ready_type
 from activities.web_jobs.request import get, url_of
-from activities.web_jobs.resources import Web, web_of
+from activities.web_jobs.resources import web_of
 from activities.web_jobs.settings import web_settings
 from perdure import LookupContext, NotDone, Refused
-from perdure.contracts import Key
 
 SECONDS = 15.0
 """That it may take: less than the contract has."""
@@ -34,9 +33,9 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
     web = web_of(question)
     if await children.are_on_record(web, call.job):
         return Answer(status=200, then=Then.CHILDREN)
-    type_ = await ready_type(web, call.type, disabled=True)
-    if await _has_called_back(web, type_, question.key):
+    if await has_called_back(web, call.job):
         return Answer(status=202, then=Then.CALLBACK)
+    type_ = await ready_type(web, call.type, disabled=True, callback=await is_expected(web, call.job))
     if type_.status_url is None:
         raise NotDone("its type has no status URL any more")
     url = url_of(type_.status_url, call, {"key": str(question.key), "token": question.key.token})
@@ -57,11 +56,3 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
     if reply.status == 202 and answer.then is Then.NOTHING:
         return answer.model_copy(update={"then": Then.FOLLOW, "location": url})
     return answer
-
-
-async def _has_called_back(web: Web, type_: JobType, key: Key) -> bool:
-    """Whether the page has called back. The lifecycle then has that signal, or will receive it."""
-    if not type_.callback or web_settings().callback_secret is None:
-        return False
-    asked = "select exists (select from web_job.callback where digest = $1 and called_at is not null)"
-    return bool(await web.pool.fetchval(asked, digest_of(callback_token(key))))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 from activities.secrets import NoSecret
 from activities.web_jobs.job_type import JobType, read_type
 from activities.web_jobs.origins import forbidden
@@ -12,7 +9,6 @@ from activities.web_jobs.resources import Web
 from activities.web_jobs.settings import web_settings
 from activities.web_jobs.signature import secrets
 from perdure import NotDone
-from perdure.contracts import Key
 
 
 def why_not(type_: JobType) -> str | None:
@@ -21,11 +17,13 @@ def why_not(type_: JobType) -> str | None:
     return why and f"the job type {type_.name} {why}"
 
 
-async def ready_type(web: Web, name: str, *, disabled: bool = False) -> JobType:
+async def ready_type(web: Web, name: str, *, disabled: bool = False, callback: bool = False) -> JobType:
     """The type of that name, as it is now.
 
     Args:
         disabled: also one that is disabled, for a request that does no work.
+        callback: whether the page may call back, even if its type does not allow that any more: a call of the job has
+            named the URL.
 
     Raises:
         NotDone: there is none, or its jobs can't be called now.
@@ -34,21 +32,11 @@ async def ready_type(web: Web, name: str, *, disabled: bool = False) -> JobType:
         type_ = await read_type(connection, name)
     if type_ is None:
         raise NotDone(f"there is no job type {name!r}")
+    if callback:
+        type_ = type_.model_copy(update={"callback": True})
     if why := why_not(type_.model_copy(update={"disabled": None}) if disabled else type_):
         raise NotDone(why)
     return type_
-
-
-def callback_token(key: Key) -> str:
-    """The token that a page shows in its callback. Only we can make it, and it is the same for each attempt."""
-    secret = web_settings().callback_secret
-    assert secret is not None  # `why_not` has checked that
-    return hmac.new(secret.get_secret_value().encode(), f"callback {key}".encode(), hashlib.sha256).hexdigest()
-
-
-def digest_of(token: str) -> bytes:
-    """The value in `web_job.callback`."""
-    return hashlib.sha256(token.encode()).digest()
 
 
 def _disabled(type_: JobType) -> str | None:

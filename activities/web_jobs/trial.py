@@ -11,11 +11,12 @@ from typing import Any, assert_never
 
 from activities.http.exchange import HttpRequest
 from activities.secrets import NoSecret
+from activities.web_jobs.callbacks import callback_token
 from activities.web_jobs.calling import call_type
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.durations import written
 from activities.web_jobs.job_type import JobType
-from activities.web_jobs.readiness import callback_token, why_not
+from activities.web_jobs.readiness import why_not
 from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import lifespan
 from activities.web_jobs.settings import web_settings

@@ -156,6 +156,26 @@ async def test_a_callback_is_expected_before_the_page_hears_of_it(
     assert await looking_up.look_up(JOB, asked) == Answer(status=202, then=Then.CALLBACK)
 
 
+async def test_a_page_that_was_told_where_to_call_back_may_do_so_whatever_its_type_allows_now(
+    jobs: Jobs, attempt: Make, opened: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_WEB_CALLBACK_URL", "https://app.example/back")
+    monkeypatch.setenv("PERDURE_WEB_CALLBACK_SECRET", "a secret that is long enough")
+    web_settings.cache_clear()
+    await jobs.type(callback=True, doubt="lookup", status_url=jobs.pages.origin + "/status{?id}")
+    await jobs.insert()
+    jobs.pages.replies["/page"] = [answers({}, 429), answers({}, 202)]
+    with pytest.raises(NotDone, match="answered 429"):
+        await calling.call(JOB, attempt())
+    await jobs.db.execute("update web_job.type set callback = false")
+    assert (await calling.call(JOB, attempt(number=2))).then is Then.CALLBACK
+    first, second = [each.headers["perdure-callback"] for each in jobs.pages.asked]
+    assert first == second
+    found = await look_up(jobs, opened, answers({}, 202))
+    assert found is not None
+    assert found.then is Then.CALLBACK
+
+
 async def look_up(jobs: Jobs, opened: Web, *replies: Reply) -> Answer | None:
     jobs.pages.replies["/status"] = list(replies)
     return await looking_up.look_up(JOB, LookupContext(KEY, datetime.now(UTC), resources=opened))
