@@ -13,6 +13,7 @@ from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of, json_of
 from activities.web_jobs.asking import ask, without_doubt
+from activities.web_jobs.callbacks import has_called_back
 from activities.web_jobs.contracts import LAST_LOOK, Answer, Follow, Then
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.keys import key_of_call
@@ -29,12 +30,13 @@ FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
 """Seconds between two looks, if the page does not name a time."""
 PATIENCE = 60.0
 """Seconds. A job whose next look is later gives up its slot until then."""
+CALLED_BACK = Answer(status=202, then=Then.CALLBACK)
 _SPARE = 2.0  # least seconds of the attempt for a look
 _SHORT = 1_000  # bytes of progress
 
 
 async def follow(job: Follow, attempt: Attempt) -> Answer:
-    """Ask `job.location` until it is done.
+    """Ask `job.location` until it is done, or the page has called back.
 
     Raises:
         NotDone: it is still at work, or did not say: asking again is harmless.
@@ -59,6 +61,8 @@ async def _followed(job: Follow, attempt: Attempt) -> Answer:
     web = web_of(attempt)
     if attempt.number > 1 and await children.are_on_record(web, job.job):
         return Answer(status=200, then=Then.CHILDREN)
+    if await has_called_back(web, job.job):
+        return CALLED_BACK
     type_ = await ready_type(web, job.type, disabled=True)  # its time goes on, and the page works on
     with web.turnstile.passed(f"those that {type_.name} is at work on", type_.at_once) as place:
         return await _follow(type_, job, attempt, web, place)
@@ -70,6 +74,8 @@ async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place
     while True:
         request = get(type_, url, job.job, key, attempt.headers)
         reply = await ask(request, attempt, seconds=type_.timeout.total_seconds(), harmless=True)
+        if await has_called_back(web, job.job):  # the callback counts, whatever this answer contains
+            return CALLED_BACK
         if reply.status != 202:
             if url == job.location and (result := _result(reply, url)):
                 url = result

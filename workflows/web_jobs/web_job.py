@@ -200,7 +200,13 @@ class WebJob(Lifecycle[Job, Progress]):
         end = await self.perform(FOLLOW, follow, expires_at=self._until(route) + LAST_LOOK)
         if isinstance(end, NotPerformed):
             return end
-        return await self._lead(job) if end.receipt.then is Then.CHILDREN else f"answered {end.receipt.status}"
+        match end.receipt.then:
+            case Then.CHILDREN:
+                return await self._lead(job)
+            case Then.CALLBACK:
+                return await self._wait_for_callback(route)
+            case _:
+                return f"answered {end.receipt.status}"
 
     async def _wait_for_callback(self, route: Route) -> NotPerformed | str:
         await self.wait_for(lambda: self.memory.called_back is not None, until=self._until(route))

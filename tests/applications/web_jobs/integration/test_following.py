@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
+from activities.web_jobs.settings import web_settings
 from tests.applications.web_jobs.conftest import Jobs
 from tests.applications.web_jobs.integration.test_families import asked, lists
 from tests.pages import answers
@@ -84,3 +85,24 @@ async def test_disabling_a_type_loses_no_job_whose_page_is_at_work(jobs: Jobs, o
     over.set()  # the page ends in time
     async with jobs.world.worker(app):
         assert await jobs.ended() == "complete"
+
+
+@pytest.mark.parametrize(("ok", "poll", "end"), [(True, 404, "complete"), (False, 200, "failed")])
+async def test_a_callback_ends_the_job_of_a_page_that_is_polled_whatever_the_next_poll_answers(
+    jobs: Jobs, over: asyncio.Event, monkeypatch: pytest.MonkeyPatch, ok: bool, poll: int, end: str
+) -> None:
+    monkeypatch.setenv("PERDURE_WEB_CALLBACK_URL", "https://jobs.example.org/said")
+    monkeypatch.setenv("PERDURE_WEB_CALLBACK_SECRET", "known to the workers alone")
+    web_settings.cache_clear()
+    await jobs.type(callback=True, timeout=SHORTLY)
+    works(jobs, over, end=poll)
+    async with jobs.world.worker(app):
+        await jobs.insert()
+        await is_asked(jobs)
+        [token] = [each.headers["perdure-callback"][-64:] for each in jobs.pages.asked if each.path == "/page"]
+        called_back = "select web_job.called_back($1, $2, '7', 'no paper')"
+        assert await jobs.db.fetchval(called_back, token, ok) == "accepted"
+        over.set()
+        assert await jobs.ended() == end
+    assert await jobs.why() == ("called back" if ok else "no paper")
+    assert await jobs.db.fetchval("select body from web_job.result") == "7"

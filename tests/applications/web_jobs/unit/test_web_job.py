@@ -172,6 +172,15 @@ async def test_a_refusal_of_a_page_that_is_only_asked_leaves_no_doubt_of_a_quest
 CALLS_BACK = Answer(status=202, then=Then.CALLBACK)
 
 
+@pytest.mark.parametrize(("ok", "end"), [(True, COMPLETE), (False, FAILED)])
+async def test_a_page_that_is_polled_and_calls_back_ends_its_job_as_the_callback_says(ok: bool, end: Progress) -> None:
+    answer = Answer(status=202, then=Then.FOLLOW, location="/jobs/1")
+    said = At(timedelta(minutes=2), "called_back", CalledBack(ok=ok))
+    seen = await job({CALL: [answer], FOLLOW: [CALLS_BACK]}, said)
+    assert seen.states == [PROCESSING, end]
+    assert timedelta(minutes=2) <= seen.took < timedelta(minutes=3)
+
+
 @pytest.mark.parametrize(
     "moment",
     [
