@@ -24,6 +24,8 @@ MOST = 64 * 1024
 """Limit of a callback, in bytes."""
 _LONGEST_TOKEN = 200
 _PATIENCE = 5.0
+_UNUSABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
+"""Errors that come again with the same body: it has what PostgreSQL can't store, or is nested too deep for Temporal."""
 
 log = logging.getLogger("perdure.callbacks")
 
@@ -72,7 +74,7 @@ class Receiver(Listener):
         try:
             report = CalledBack.model_validate(_json(text))
             return await self._put_on_record(token, report)
-        except (ValueError, ValidationError, RecursionError, asyncpg.DataError):
+        except (ValueError, ValidationError, RecursionError, *_UNUSABLE):
             return 400
 
     async def _put_on_record(self, token: str, report: CalledBack) -> int:
@@ -84,7 +86,7 @@ class Receiver(Listener):
                 )
         except asyncpg.InvalidParameterValueError:  # longer as PostgreSQL writes it
             return 413
-        except asyncpg.DataError:
+        except _UNUSABLE:
             raise
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             log_event(log, "not put on record", why=type(error).__name__)
