@@ -262,15 +262,25 @@ begin
     return null;
 end $$;
 
--- Jobs that come, or are deleted, are counted at once.
+-- Jobs that come, or are deleted, are counted at once. A deleted child that has ended stays counted as it ended, else its master
+-- would forget that it failed; its row may not show its end yet.
 create or replace function web_job.count_others() returns trigger
 language plpgsql security definer set search_path = web_job, pg_temp as $$
 declare
     moves text;
 begin
-    select string_agg(jsonb_build_array(parent, part, sign * number)::text, ',') into moves from (
-        select parent, part(state) part, count(*) number, case tg_op when 'INSERT' then 1 else -1 end sign
-        from changed where parent is not null group by 1, 2) x;
+    if tg_op = 'INSERT' then
+        select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
+            select parent, part(state) part, count(*) number from changed where parent is not null group by 1, 2) x;
+    else
+        select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
+            select parent, part, sum(sign) number from (
+                select parent, part(state) part, -1 sign from changed where part(state) in ('waiting', 'open')
+                union all select c.parent, part(i.final), 1 from changed c
+                    join perdure.ident i on i.lifecycle = 'web-job' and i.id = c.id
+                    where part(c.state) = 'open' and i.final is not null) y
+            where parent is not null group by 1, 2) x;
+    end if;
     if moves is not null then
         perform set_config('web_job.moves', concat_ws(',', nullif(current_setting('web_job.moves', true), ''), moves), true);
         perform count_moves();
@@ -503,7 +513,11 @@ begin
         select id from job x where x.parent = run_again.master and x.state in ('failed', 'cancelled') limit most
         for no key update skip locked));
     perform count_moves();
-    update family x set ending = false, woken = false where x.master = run_again.master;
+    update family x set ending = false, woken = false where x.master = run_again.master; -- from here on nothing else counts
+    if not exists (select from job x where x.parent = run_again.master and x.state in ('failed', 'cancelled')) then
+        -- Those that are still counted were forgotten since: nobody can run them again.
+        update family x set listed = x.listed - x.failed - x.cancelled, failed = 0, cancelled = 0 where x.master = run_again.master;
+    end if;
     return coalesce((select failed + cancelled from family x where x.master = run_again.master), 0);
 end $$;
 
