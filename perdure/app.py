@@ -51,6 +51,7 @@ class App:
 
     Attributes:
         limits: the rates of the effects and look-ups, by name.
+        task_queues: the task queues that effects and look-ups declare, without the scope.
 
     Example:
         >>> App(lifecycles=[]).lifecycles
@@ -85,6 +86,8 @@ class App:
                 self._bind(contract.body, contract)
         self._check(needed)
         self.limits: dict[str, RateLimit] = limits_of(contract for contract, _ in self.bodies.values())
+        declared = (contract.task_queue for contract, _ in self.bodies.values())
+        self.task_queues: frozenset[str] = frozenset(each for each in declared if each is not None)
 
     @classmethod
     def discover(

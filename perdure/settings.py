@@ -53,8 +53,8 @@ class Settings(BaseSettings):
             (`Erasure`); None = the role in `database_url`.
         scope: names the app database where several share a Temporal namespace. It is part of the id of each workflow
             and of the name of each task queue.
-        task_queue: name of the task queue that the worker polls, without the scope. Another name serves the effects
-            that are declared with it.
+        task_queue: name of the task queue that the worker polls, without the scope. If an effect or a look-up declares
+            it, the worker performs these and runs no lifecycle.
         graceful_shutdown_timeout: seconds that calls under way have to end when a worker stops.
         connections: connections to PostgreSQL that one process may hold.
         max_cached_workflows: workflows that a worker keeps in memory. With 0, which is for tests, a query can make a

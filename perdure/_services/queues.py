@@ -41,10 +41,19 @@ class Queue:
 def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
     """Every task queue that the app uses, with the kind of its tasks."""
     main = settings.queue
-    declared = {each.task_queue for each, _ in app.bodies.values()} if app else set()
-    special = {queue_of(each, settings.scope) for each in declared if each is not None}
+    special = _declared(app, settings) if app else set()
     special |= {limit.task_queue(main) for limit in app.limits.values()} if app else set()
     return [(main, kind) for kind in KINDS] + [(each, "activity") for each in sorted(special - {main})]
+
+
+def is_of_effects(name: str, app: App, settings: Settings) -> bool:
+    """Whether an effect or a look-up declares this task queue. Its workers run no lifecycle: a run there would keep to
+    another queue of each limit, and would stand still once they are gone."""
+    return name in _declared(app, settings)
+
+
+def _declared(app: App, settings: Settings) -> set[str]:
+    return {queue_of(each, settings.scope) for each in app.task_queues}
 
 
 async def read_queue(client: Client, name: str, kind: str) -> Queue:

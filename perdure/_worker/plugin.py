@@ -43,6 +43,7 @@ from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
 from perdure._services.polling import Polling
 from perdure._services.queue_gauges import QueueGauges
+from perdure._services.queues import is_of_effects
 from perdure._services.relay import relaying
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._services.services import Services
@@ -154,7 +155,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             grace=self.config.graceful_shutdown_timeout,
             resources=lambda: self._resources,
         )
-        config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
+        if not self._is_of_effects(config["task_queue"]):
+            config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
         config["workflow_runner"] = self._runner(config.get("workflow_runner"))
         given = [*config.get("interceptors", ()), Listener(self._report_code_failure, self._ask)]
@@ -178,13 +180,19 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 await patiently(ownership.claim)
                 async with self._lifespan() as self._resources:
                     await self._run_services(pool, columns, worker, ownership)
-                    async with self._reconciling(pool, worker):
-                        await run_with_limits(worker, self.app.limits, next)
+                    if self._is_of_effects(worker.task_queue):
+                        await next(worker)
+                    else:
+                        async with self._reconciling(pool, worker):
+                            await run_with_limits(worker, self.app.limits, next)
         finally:
             await self.stop_services()
             await self._show_the_last()
             await writing.close()
             await database.close()
+
+    def _is_of_effects(self, task_queue: str) -> bool:
+        return is_of_effects(task_queue, self.app, self.config)
 
     def _runner(self, given: WorkflowRunner | None) -> WorkflowRunner:
         """The runner that executes workflows.
@@ -210,7 +218,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
         self._code_failures = CodeFailures(pool)
         self._reconciliations = ReconciliationTrigger(pool, worker.client, self.config)
-        beside = self._beside(pool, worker, meter)
+        beside = [] if self._is_of_effects(worker.task_queue) else self._beside(pool, worker, meter)
         await self._services.start(ownership, self._follower, self._code_failures, self._reconciliations, *beside)
         self.health.watch(self._services.pulses)
         self.health.runs()

@@ -33,6 +33,7 @@ from perdure._worker.preparing import patiently, prepare
 from perdure._worker.serving import probes, serving
 from perdure._worker.worker import before, staying_connected, stop_requested
 from perdure.app import App
+from perdure.errors import InvalidSetting
 from perdure.logs import log_event
 from perdure.settings import Settings
 from perdure.telemetry.exporting import exporting
@@ -51,9 +52,17 @@ class Task(StrEnum):
 
 class ServiceProcess:
     """Executes these tasks until SIGTERM or SIGINT. No workflow starts eagerly, because the lifecycles run
-    elsewhere."""
+    elsewhere.
+
+    Raises:
+        InvalidSetting: an effect or a look-up declares the task queue, so the workers there run no lifecycle.
+    """
 
     def __init__(self, app: App, config: Settings, tasks: Collection[Task]) -> None:
+        if config.task_queue in app.task_queues:
+            raise InvalidSetting(
+                f"PERDURE_TASK_QUEUE={config.task_queue!r} is a task queue of effects: give the one of the lifecycles"
+            )
         self._app = app
         self._config = config
         self._tasks = [each for each in Task if each in tasks]

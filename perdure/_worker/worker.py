@@ -25,6 +25,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymen
 from perdure._loading import load, load_module
 from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
 from perdure._services.health import EventLoop, Health
+from perdure._services.queues import is_of_effects
 from perdure._worker.namespace import check_namespace
 from perdure._worker.notifying import READY, STOPPING, notify
 from perdure._worker.plugin import REPORTING, PerdurePlugin
@@ -154,7 +155,8 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     if not running.done():
         gc.freeze()  # a garbage collection of all imported objects stops every task for about 90 ms
         gc.set_threshold(YOUNG)
-        log_event(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
+        names = None if is_of_effects(config.queue, app, config) else ",".join(app.lifecycles)
+        log_event(log, "running", lifecycles=names, task_queue=config.queue, scope=config.scope)
         notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
