@@ -52,13 +52,14 @@ from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
 from perdure._wire.writes import Store
+from perdure._worker.build import has_run
 from perdure._worker.code_failures import CodeFailures, Listener
 from perdure._worker.columns import prepare as prepare_columns
 from perdure._worker.determinism import Unreadable, check
 from perdure._worker.limited import run_with_limits
 from perdure._worker.payloads import Payloads
 from perdure._worker.preparing import patiently, prepare
-from perdure._worker.record import check_record
+from perdure._worker.record import check_records
 from perdure._worker.sandbox import SampledRunner
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App
@@ -172,7 +173,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         pool = await database.open()
         try:
             columns = await writing.open() if self.config.column_database_url else pool
-            await patiently(partial(_check, pool, self.app, columns))
+            await patiently(partial(_check, pool, self.app, columns, partial(has_run, worker)))
             exchange, keeper = Exchange(worker.client, self.config), Pulse("keeper")
             self.health.watch([keeper])
             async with exchange.answering(keeper):
@@ -345,13 +346,13 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
     return str(getattr(lifecycle.input._type, "__module__", "builtins"))
 
 
-async def _check(pool: Pool, app: App, columns: Pool) -> None:
+async def _check(pool: Pool, app: App, columns: Pool, has_run: Callable[[], Awaitable[bool]]) -> None:
     """Check the schema, the declared columns of the app, and that the code has all states of open entities."""
     declared = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
     async with pool.acquire() as connection, permitted(connection, Kind.WORKER):
         await prepare(connection, Kind.WORKER)
+        await check_records(connection, app.lifecycles, has_run)
         for name, lifecycle in app.lifecycles.items():
-            await check_record(connection, name, lifecycle)
             if lifecycle.expects is not None:
                 await Expected(name, lifecycle.expects).check(connection)
         async with nullcontext(connection) if columns is pool else columns.acquire() as writer:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from perdure._store.schema import Connection
@@ -12,8 +14,36 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect
 from perdure.contracts.states import STARTING
 from perdure.errors import DeclarationError
+from perdure.logs import log_event
 
 query = queries(__name__)
+
+log = logging.getLogger("perdure.worker")
+
+
+async def check_records(
+    connection: Connection,
+    lifecycles: Mapping[str, type[Lifecycle[Any, Any]]],
+    has_run: Callable[[], Awaitable[bool]],
+) -> None:
+    """Check the lifecycles as `check_record` does. A build on which lifecycles have run starts again in any case, with
+    a warning: Temporal gives it its own runs, which no other worker can continue, and newer builds may have other
+    states.
+
+    Args:
+        has_run: whether lifecycles have run on this worker's build.
+
+    Raises:
+        DeclarationError: as `check_record`.
+    """
+    for name, lifecycle in lifecycles.items():
+        try:
+            await check_record(connection, name, lifecycle)
+        except DeclarationError as error:
+            if not await has_run():
+                raise
+            what = "starts although its code does not fit all open lifecycles, because some have run on its build"
+            log_event(log, what, level=logging.WARNING, why=str(error))
 
 
 async def check_record(connection: Connection, name: str, lifecycle: type[Lifecycle[Any, Any]]) -> None:

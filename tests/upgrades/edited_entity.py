@@ -41,12 +41,13 @@ class EditedEntity:
         async with self.world.worker(app, **({"max_cached_workflows": 0} | settings)):
             yield app
 
-    async def refused(self, kind: type[Any]) -> str:
+    async def refused(self, kind: type[Any], **settings: Any) -> str:
         """Why a worker that runs this edition does not start."""
-        plugin = PerdurePlugin(edition(kind), self.world.config)
+        config = self.world.config.model_copy(update=settings)
+        plugin = PerdurePlugin(edition(kind), config)
         client = await temporalio.client.Client.connect(self.world.temporal.address, plugins=[plugin])
         with pytest.raises(DeclarationError) as refused:
-            await in_time(new_worker(client, self.world.config).run())
+            await in_time(new_worker(client, config).run())
         return str(refused.value)
 
     async def start(self, given: Any = None, entity_id: str = "a") -> None:

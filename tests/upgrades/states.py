@@ -52,6 +52,29 @@ class OneMore(Lifecycle[Booking, Longer]):
         self.told = True
 
 
+class Weighed(StrEnum):
+    """One step more, before the others."""
+
+    PENDING = "pending"
+    WEIGHED = "weighed"
+    DOING = "doing"
+    FAILED = state("failed", attention=True)
+    DONE = state("done", final=True)
+
+
+@workflow.defn(name=NAME)
+class Weighing(Lifecycle[Booking, Weighed]):
+    """Stays in the new step."""
+
+    effects = (contract(),)
+
+    @workflow.run
+    async def run(self, booking: Booking) -> None:
+        """Enter it."""
+        await self.enter(Weighed.WEIGHED)
+        await self.wait_for(lambda: False)
+
+
 class Other(StrEnum):
     """The same steps, one with another name."""
 

@@ -72,3 +72,22 @@ def test_a_deployment_that_is_no_name_and_build_is_refused(given: str, monkeypat
     with pytest.raises(InvalidSetting, match="PERDURE_DEPLOYMENT="):
         settings()
     assert Settings(deployment="shop:1.2.3-rc1").deployment == "shop:1.2.3-rc1"
+
+
+async def test_a_build_that_has_run_lifecycles_starts_again_beside_a_newer_one_with_states_of_its_own(
+    entity: EditedEntity, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two, three = (f"shop-{entity.world.scope}:{build}" for build in (1, 2, 3))
+    async with entity.worker(effects.Escalating, deployment=one):
+        await entity.world.make_current(one)
+        await entity.start()
+        await entity.world.asked(PARCEL)
+    async with entity.worker(states.Weighing, deployment=two):
+        await entity.world.make_current(two)
+        await entity.start(entity_id="b")
+        await entity.world.is_in(PARCEL, "b", "weighed")
+        assert "in the state 'weighed'" in await entity.refused(effects.Escalating, deployment=three)
+        async with entity.worker(effects.Escalating, deployment=one):
+            await entity.go()
+            assert await entity.end() == "done"
+    assert "does not fit all open lifecycles" in caplog.text

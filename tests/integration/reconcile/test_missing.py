@@ -230,11 +230,15 @@ async def test_a_worker_does_not_start_with_a_query_that_postgres_can_not_run(
 ) -> None:
     for sql, why in BROKEN.items():
         with pytest.raises(DeclarationError, match=f"chore: PostgreSQL can't run the query of `expects`: .*{why}"):
-            await check_at_start(chores.pool, app_of(sql), chores.pool)
-    await check_at_start(chores.pool, app_of(PENDING), chores.pool)
+            await check_at_start(chores.pool, app_of(sql), chores.pool, _unversioned)
+    await check_at_start(chores.pool, app_of(PENDING), chores.pool, _unversioned)
     async with world.db.transaction():
         await world.db.execute("lock table chore")  # as a migration of the app's does
-        await check_at_start(chores.pool, app_of(PENDING), chores.pool)
+        await check_at_start(chores.pool, app_of(PENDING), chores.pool, _unversioned)
+
+
+async def _unversioned() -> bool:
+    return False
 
 
 async def test_a_comment_that_nobody_started_is_started(world: World) -> None:
