@@ -42,6 +42,7 @@ def worker(
     if processes == 1:
         _run(app, run_worker)
         return
+    stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)
     load_app(app)  # what can't be run is refused once, and not by each process

@@ -22,7 +22,7 @@ from perdure._machine.systemd import unit
 from perdure._machine.tree import Tree, patience_of_all
 from perdure._operations.durations import shown
 from perdure._store.connecting import DATABASE_ERRORS
-from perdure._worker.worker import leave, load_app, stop_requested
+from perdure._worker.worker import leave, load_app, stop_at_once, stop_requested
 from perdure.cli.cli import RUN, cli
 from perdure.cli.printing import complain, print_json, print_line, print_table, refuse
 from perdure.errors import PerdureError
@@ -84,6 +84,7 @@ def up(
         load_app(app)  # refuse a unit that could not start
         _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console), state)
         return
+    stop_at_once()
     set_up(config.log, config.log_level)
     load_app(app)  # refuse an app that cannot run once, and not in each process
     machine = Machine(

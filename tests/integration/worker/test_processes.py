@@ -150,6 +150,15 @@ async def test_a_process_that_ends_once_it_was_ready_has_not_failed_at_first(tmp
     await one.end(5)
 
 
+async def test_sigterm_while_the_app_is_imported_ends_it_with_0(world: World, tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text("import signal\nprint('imported', flush=True)\nsignal.pause()\n")
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    async with fleet(world, "waiting:app", PYTHONPATH=path) as made:
+        await world.until(lambda: "imported" in made.text, "the import")
+        made.process.send_signal(signal.SIGTERM)
+        assert await made.status() == 0
+
+
 async def test_an_app_that_is_not_there_is_named_once(world: World) -> None:
     async with fleet(world, "tests.apps.nowhere:app") as made:
         assert await made.status() == 2
