@@ -27,7 +27,6 @@ from perdure.contracts.scopes import workflow_prefix
 from perdure.errors import InvalidHistory, InvalidSetting, UnusableFile
 from perdure.settings import Settings
 
-_OPEN = "ExecutionStatus = 'Running' and TaskQueue = '{queue}'"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
 
 
@@ -119,14 +118,15 @@ async def from_server(app: App, config: Settings, query: str | None = None) -> A
         InvalidSetting: the server cannot read the query.
     """
     client = await connect(PerdurePlugin(app, config))
+    asked = query or _open_on(config.queue)
     try:
-        async for run in client.list_workflows(query or _OPEN.format(queue=config.queue)):
+        async for run in client.list_workflows(asked):
             if query or run.id.startswith(workflow_prefix(run.workflow_type, config.scope)):
                 yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
     except RPCError as error:
         if error.status is not RPCStatusCode.INVALID_ARGUMENT:
             raise
-        raise InvalidSetting(f"Temporal can't read the query {query!r}: {error.message}") from None
+        raise InvalidSetting(f"Temporal can't read the query {asked!r}: {error.message}") from None
 
 
 async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> AsyncIterator[WorkflowHistory]:
@@ -145,6 +145,12 @@ async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> Asyn
         except OSError as error:
             raise UnusableFile(f"{file} can't be written: {error.strerror}") from None
         yield history
+
+
+def _open_on(queue: str) -> str:
+    """The list filter of what is open on a task queue."""
+    quoted = queue.replace("'", "''")
+    return f"ExecutionStatus = 'Running' and TaskQueue = '{quoted}'"
 
 
 def _begin(history: WorkflowHistory) -> tuple[str, str]:

@@ -18,11 +18,11 @@ from tests.upgrades.edited_entity import PARCEL, EditedEntity
 from tests.world import World
 
 
-async def _replay_from_server(world: World, *arguments: str) -> tuple[int, list[str], str]:
+async def _replay_from_server(world: World, *arguments: str, **environment: str) -> tuple[int, list[str], str]:
     """Exit status, lines, complaints; in a process of its own, as an operator runs it."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "perdure.cli", "replay", *arguments),
-        env=world.environment(),
+        env={**world.environment(), **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -95,6 +95,26 @@ async def test_open_runs_of_a_lifecycle_that_the_code_does_not_have_are_named(wo
     )
     by_query = await _replay_from_server(world, *command, "--query", f"TaskQueue = '{world.config.queue}'")
     assert by_query == (0, ["1 runs replayed, 0 can't be followed, 2 of other workflows"], "")
+
+
+async def test_a_task_queue_whose_name_has_an_apostrophe_is_read(world: World) -> None:
+    entity, queue = EditedEntity(world), "o'neil"
+    async with entity.worker(effects.Escalating, task_queue=queue):
+        await entity.start()
+        await world.asked(PARCEL)
+
+    async def listed() -> bool:
+        _, lines, complained = await _replay_from_server(world, "tests.upgrades.apps:before", PERDURE_TASK_QUEUE=queue)
+        assert not complained
+        return lines == ["1 runs replayed, 0 can't be followed, 0 of other workflows"]
+
+    await world.until(listed, "the server's list knows it")
+
+
+async def test_a_query_that_temporal_cannot_read_is_named(world: World) -> None:
+    status, _, complained = await _replay_from_server(world, "tests.upgrades.apps:before", "--query", "Nothing = 'a'")
+    assert status != 0
+    assert "Temporal can't read the query \"Nothing = 'a'\"" in complained
 
 
 @pytest.mark.parametrize(
