@@ -16,6 +16,7 @@ from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.fitting import check_size
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
+from perdure.contracts.effects import Lookup
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import AskFirst
 from perdure.telemetry import metrics, names
@@ -77,11 +78,18 @@ class LookUps(Generic[In, Out]):
         try:
             async with self._recorder.under_way():
                 self._recorder.describe()
-                return await call(
-                    lookup, order, way, self._run.events, markdown(f"{self._record.slot}: look-up {number}")
-                )
+                summary = markdown(f"{self._record.slot}: look-up {number}")
+                return await call(self._todays(lookup), order, way, self._run.events, summary)
         except NO_ANSWER:
             return Report(result=CallResult.UNANSWERED, token="", why="its worker was lost")
+
+    def _todays(self, lookup: Lookup[In, Out]) -> Lookup[In, Out]:
+        """The look-up as today's code declares it: workers serve its task queue, and may no longer serve the one in the
+        history. If it is not declared any more, every worker serves it that still has its body."""
+        today = self._record.effect.lookup
+        if today is not None and lookup.name in today.names:
+            return today
+        return Lookup(lookup.name, timeout=lookup.timeout)
 
     def _count(self, report: Report, lookup: str) -> None:
         if answer := _answer(report):

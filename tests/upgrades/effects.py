@@ -19,6 +19,9 @@ SECONDS = timedelta(seconds=2)
 SOON = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3))
 FIND = Lookup[Booking, Ticket]("find-parcel", timeout=timedelta(seconds=5))
 SEEK = Lookup[Booking, Ticket]("seek-parcel", timeout=timedelta(seconds=5), aliases=("find-parcel",))
+FIND_IN_LINE = Lookup[Booking, Ticket](
+    "find-parcel", timeout=timedelta(seconds=5), limit=RateLimit("account", per_second=50)
+)
 ELSEWHERE = "parcels-elsewhere"
 """Another task queue."""
 
@@ -127,6 +130,35 @@ class AskingForAnHour(Editable):
     """No miss counts for an hour."""
 
     effects = (contract(doubt=looking(visibility_delay=3600)),)
+
+    @workflow.run
+    async def run(self, booking: Booking) -> None:
+        """See the base class."""
+        await self.lead(booking)
+
+
+def _seldom(find: Lookup[Booking, Ticket]) -> DoubtPolicy[Booking, Ticket]:
+    """Asks at once, and again in five seconds: nothing waits in the queue of the look-up meanwhile."""
+    return AskFirst(find, visibility_delay=timedelta(minutes=1), every=timedelta(seconds=5))
+
+
+@workflow.defn(name=NAME)
+class AskingSeldom(Editable):
+    """The look-up keeps to no limit."""
+
+    effects = (contract(doubt=_seldom(FIND)),)
+
+    @workflow.run
+    async def run(self, booking: Booking) -> None:
+        """See the base class."""
+        await self.lead(booking)
+
+
+@workflow.defn(name=NAME)
+class AskingSeldomInLine(Editable):
+    """The look-up keeps to a limit."""
+
+    effects = (contract(doubt=_seldom(FIND_IN_LINE)),)
 
     @workflow.run
     async def run(self, booking: Booking) -> None:

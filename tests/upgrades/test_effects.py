@@ -160,6 +160,37 @@ async def test_the_next_attempt_is_made_by_workers_of_the_new_task_queue(entity:
     assert await entity.failures() == 0
 
 
+@row("`task_queue`", "`limit`")
+@pytest.mark.parametrize(
+    ("before", "after", "queue"),
+    [
+        (effects.AskingSeldomInLine, effects.AskingSeldom, "perdure:{}"),
+        (effects.AskingSeldom, effects.AskingSeldomInLine, "perdure:{}.account"),
+    ],
+)
+async def test_the_next_look_up_waits_in_the_task_queue_that_workers_serve_now(
+    entity: EditedEntity, before: type, after: type, queue: str
+) -> None:
+    entity.other.mute = True
+    async with entity.worker(before):
+        await entity.start()
+        await entity.doubt()
+        await entity.go()
+        await entity.other.saw("ask")
+        await entity.world.until(lambda: _is_answered(entity), "the answer on record")
+    entity.other.mute = False
+    async with entity.worker(after):
+        assert await entity.end() == "done"
+    assert (await entity.queues("find-parcel"))[1:] == [queue.format(entity.world.scope)]
+    assert entity.other.accepted.total() == 1
+    assert await entity.failures() == 0
+
+
+async def _is_answered(entity: EditedEntity) -> bool:
+    about = await entity.world.handle(PARCEL, "a").describe()
+    return not about.raw_description.pending_activities
+
+
 @row("activity → inline", "inline → activity")
 @pytest.mark.parametrize(
     ("before", "after", "way"),
