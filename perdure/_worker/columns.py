@@ -42,7 +42,8 @@ async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any
 
 
 async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
-    """Record the columns of these lifecycles in the database. It needs the rights of the schema's owner.
+    """Record the columns of these lifecycles in the database, and forget those that they no longer have. It needs the
+    rights of the schema's owner.
 
     Returns:
         The names of each column, as `find` returns them, by lifecycle.
@@ -62,7 +63,7 @@ async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
 
 async def prepare(connection: Connection, writer: Connection, columns: Declared) -> None:
     """Declare the columns if this role owns the schema, else check that they are declared. Check that they can be
-    written.
+    written. No column is forgotten: workers of newer code may run, which have it.
 
     Args:
         writer: a connection of the role that writes the columns; it may be `connection`.
@@ -73,7 +74,7 @@ async def prepare(connection: Connection, writer: Connection, columns: Declared)
     """
     if await connection.fetchval(_OWNS):
         async with connection.transaction():
-            await declare(connection, columns)
+            await declare(connection, {name: column for name, column in columns.items() if column is not None})
     await check_columns(connection, writer, columns)
 
 

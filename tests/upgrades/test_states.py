@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 
 from perdure._services.indexing import Indexing
 from perdure.contracts import EffectStatus
+from tests.command import perdure
 from tests.upgrades import effects, states
 from tests.upgrades.edited_entity import PARCEL, EditedEntity
 from tests.upgrades.rows import row
@@ -132,6 +133,24 @@ async def test_another_column_shows_the_state_from_the_next_write_on_and_the_old
         )
     assert await entity.world.db.fetchval("select state from booking") == "doing"
     assert await entity.failures() == 0
+
+
+@row("`mirror` removed")
+async def test_a_column_is_shown_also_after_a_start_of_a_worker_without_it_until_a_grant_of_its_app(
+    entity: EditedEntity,
+) -> None:
+    world, app = entity.world, "tests.upgrades.apps:before"
+    await world.db.execute("insert into booking (id) values ('a')")
+    async with entity.worker(states.Shown):
+        async with entity.worker(effects.Escalating):
+            pass
+        await entity.start()
+        await entity.go()
+        assert await entity.end() == "done"
+        await world.until(lambda: world.db.fetchval("select state = 'done' from booking"), "done is shown")
+    role = await world.db.fetchval("select current_user")
+    assert (await perdure(world, "grant", role, "--as", "column", "--app", app)).exit_code == 0
+    assert not await world.db.fetch("select from perdure.app_column")
 
 
 @row("state removed, somebody in it")
