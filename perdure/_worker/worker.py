@@ -155,8 +155,10 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     if not running.done():
         gc.freeze()  # a garbage collection of all imported objects stops every task for about 90 ms
         gc.set_threshold(YOUNG)
-        names = None if is_of_effects(config.queue, app, config) else ",".join(app.lifecycles)
-        log_event(log, "running", lifecycles=names, task_queue=config.queue, scope=config.scope)
+        alone = is_of_effects(config.queue, app, config)
+        what = "running effects alone, because one of them declares this task queue" if alone else "running"
+        names = None if alone else ",".join(app.lifecycles)
+        log_event(log, what, lifecycles=names, task_queue=config.queue, scope=config.scope)
         notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
