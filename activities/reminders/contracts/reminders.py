@@ -17,6 +17,10 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
     model_serializer,
 )
 
@@ -78,12 +82,28 @@ class SignUp(Schedule):
         return Patient.model_validate(self.model_dump())
 
 
+def _read(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """Read a private text. What is none, such as a text that is sealed for another patient, stays as it is."""
+    try:
+        return read(given)
+    except ValidationError:
+        return given
+
+
+def _written(value: Any, write: SerializerFunctionWrapHandler) -> Any:
+    return write(value) if isinstance(value, Private) else value
+
+
+PrivateAsGiven = Annotated[Private, WrapValidator(_read), WrapSerializer(_written)]
+"""A private text, not yet looked at. Each plain text is one; `SignUp` refuses what is none."""
+
+
 class RuleAsGiven(BaseModel):
     """A rule, not yet looked at."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
-    what: Annotated[Private | Any, Given] = None
+    what: PrivateAsGiven | None = None
 
 
 class PlanAsGiven(BaseModel):
@@ -99,7 +119,7 @@ class _PatientAsGiven(BaseModel):
 
     plan: Annotated[PlanAsGiven | Any, Given] = None
     zone: Any = None
-    phone: Annotated[Private | Any, Given] = None
+    phone: PrivateAsGiven | None = None
     channel: Any = Channel.SMS
     language: Any = "en"
     quiet_hours: Any = None
