@@ -11,6 +11,8 @@ declare
 begin
     if jsonb_typeof(plan->'rules') is distinct from 'array' or jsonb_array_length(plan->'rules') = 0 then
         return 'the plan is empty: give {"rules": [{"id": ..., "rule": ..., "start": ..., "what": ...}]}';
+    elsif octet_length(plan::text) > 600000 then
+        return format('the plan has %s bytes: give 600,000 at most', octet_length(plan::text));
     end if;
     for each in select value from jsonb_array_elements(plan->'rules') loop
         if jsonb_typeof(each) <> 'object' or coalesce(each->>'id', '') !~ '^[a-z0-9][a-z0-9-]{0,39}$' then

@@ -26,6 +26,7 @@ from activities.reminders.contracts.reminders import (
     Turn,
     Upto,
     Withdrawal,
+    bounded,
 )
 from perdure import AppColumn, Lifecycle, OperatorRequest, state
 from perdure.contracts import AppRows, Erasure
@@ -84,7 +85,7 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
 
     def snapshot(self) -> Memory | None:
         """The data for the next run, with the requests that are not executed yet, since nobody repeats them."""
-        return self._memory and self._memory.model_copy(update={"asked": tuple(self.asked)})
+        return self._memory and self._memory.model_copy(update={"asked": bounded(self.asked)})
 
     @workflow.run
     async def run(self, patient: Patient) -> None:

@@ -23,6 +23,8 @@ HORIZON: Final = timedelta(days=3653)
 """Ten years. A dose that is not due within them is never due."""
 MOST_RULES: Final = 50
 MOST_EXCEPTIONS: Final = 400
+LARGEST_PLAN: Final = 600_000
+"""Bytes of a plan as JSON. A snapshot of the patient's lifecycle has room for it and for the changes that wait."""
 _ZONES_APART: Final = timedelta(hours=24)
 
 
@@ -146,6 +148,12 @@ class Plan(BaseModel):
         ids = [rule.id for rule in self.rules]
         if twice := sorted({each for each in ids if ids.count(each) > 1}):
             raise ValueError(f"{', '.join(twice)}: more than one rule has this id: give each its own")
+        return self
+
+    @model_validator(mode="after")
+    def _is_not_too_large(self) -> Self:
+        if (size := len(self.model_dump_json().encode())) > LARGEST_PLAN:
+            raise ValueError(f"the plan has {size} bytes: give {LARGEST_PLAN} at most")
         return self
 
 

@@ -7,8 +7,9 @@ app written in Python passes it as a `SignUp`, which refuses what can't work.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import (
@@ -197,6 +198,35 @@ class Asked(_Record):
         if self.signed_off:
             return "the patient has signed off"
         return "the patient has paused" if self.paused else None
+
+    @property
+    def size(self) -> int:
+        """Bytes as JSON."""
+        return len(self.model_dump_json().encode())
+
+    def without_plan(self) -> Asked:
+        """The same without the plan of its change."""
+        assert self.change is not None
+        change = Change.model_validate(self.change.model_dump(exclude={"plan"}))
+        return self.model_copy(update={"change": change})
+
+
+MOST_WAITING = 900_000
+"""Bytes of the requests that a snapshot holds, which has room for them beside the largest plan."""
+
+
+def bounded(asked: Iterable[Asked]) -> tuple[Asked, ...]:
+    """The requests, if need be without the plans that another one replaced the soonest: the doses that were due
+    meanwhile are then treated by the plan before. The last plan always stays."""
+    kept = list(asked)
+    sizes = [each.size for each in kept]
+    plans = [n for n, each in enumerate(kept) if each.change and "plan" in each.change.model_fields_set]
+    while sum(sizes) > MOST_WAITING and len(plans) > 1:
+        soonest, _ = min(pairwise(plans), key=lambda pair: kept[pair[1]].at - kept[pair[0]].at)
+        kept[soonest] = kept[soonest].without_plan()
+        sizes[soonest] = kept[soonest].size
+        plans.remove(soonest)
+    return tuple(kept)
 
 
 class Open(_Record):

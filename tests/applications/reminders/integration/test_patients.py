@@ -59,6 +59,7 @@ async def test_a_bad_record_harms_nobody_else_and_says_in_its_own_state_what_is_
 
 REFUSED: dict[str, dict[str, Any]] = {
     "the plan is empty": {"plan": {"rules": []}},
+    "the plan has 600... bytes: give 600,000 at most": {"plan": {**a_plan(TOMORROW), "note": "x" * 599_900}},
     "is no recurrence rule of RFC 5545": {"plan": a_plan(TOMORROW | {"rule": "EACH-DAY"})},
     "there is no time zone 'Mars/Olympus'": {"plan": a_plan(TOMORROW), "zone": "Mars/Olympus"},
 }

@@ -12,7 +12,19 @@ import pytest
 
 from activities.reminders.agenda import AT_ONCE, NOTED_AT_ONCE, NotStarted, Starting, agenda, problem_with
 from activities.reminders.contracts.plan import Plan, Rule
-from activities.reminders.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
+from activities.reminders.contracts.reminders import (
+    TURN,
+    WITHDRAW,
+    Ahead,
+    Asked,
+    Change,
+    Patient,
+    SignUp,
+    Since,
+    Turn,
+    Upto,
+    bounded,
+)
 from perdure import Entity, OperatorRequest
 from perdure._crypto.sealed import bound_to
 from perdure.encryption import Private
@@ -27,7 +39,8 @@ DAYS = timedelta(hours=24)
 
 
 def rule(id: str = "m", text: str = "FREQ=DAILY", start: str = "2027-03-01T08:00", **more: Any) -> Rule:
-    return Rule(id=id, rule=text, start=datetime.fromisoformat(start), what=Private("Metformin"), **more)
+    more = {"what": Private("Metformin"), **more}
+    return Rule(id=id, rule=text, start=datetime.fromisoformat(start), **more)
 
 
 def patient(*rules: Rule, zone: str = "Africa/Accra", **more: Any) -> Patient:
@@ -148,6 +161,22 @@ async def test_another_plan_one_second_before_holds_for_this_dose(book: Book) ->
 def change(*rules: Rule) -> Change:
     """A change of plan."""
     return Change.model_validate({"plan": Plan(rules=rules).model_dump()})
+
+
+def test_a_snapshot_leaves_out_the_plans_that_held_the_shortest_where_it_has_no_room_for_all() -> None:
+    def asked(minutes: int, made: Change | None = None) -> Asked:
+        return Asked(at=NOON + timedelta(minutes=minutes), change=made, paused=None if made else True)
+
+    plans = [change(rule(what=Private(letter * 300_000))) for letter in "abcd"]
+    moved = plans[2].model_copy(update={"zone": "Europe/Berlin"})
+    waiting = [asked(0, plans[0]), asked(9, plans[1]), asked(10), asked(30, moved), asked(31, plans[3])]
+    kept = bounded(waiting)
+    assert [(each.at, each.paused) for each in kept] == [(each.at, each.paused) for each in waiting]
+    given = [each.change and each.change.model_fields_set for each in kept]
+    assert given == [set(), {"plan"}, None, {"zone"}, {"plan"}]
+    assert bounded(waiting[:2]) == tuple(waiting[:2])
+    too_large = asked(0, plans[0].model_copy(update={"phone": Private("1" * 700_000)}))
+    assert bounded([too_large]) == (too_large,)
 
 
 @pytest.mark.parametrize("said", ["pause", "sign_off"])

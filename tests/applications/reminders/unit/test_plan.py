@@ -174,6 +174,10 @@ def test_a_plan_has_1_to_50_rules_with_ids_of_their_own() -> None:
     assert len(Plan.model_validate({"rules": [a_rule(id=f"r{number}") for number in range(50)]}).rules) == 50
 
 
+def test_a_plan_has_a_largest_size() -> None:
+    assert refusal(Plan, {"rules": [a_rule(what=SECRET * 50_000)]}) == "the plan has 650145 bytes: give 600000 at most"
+
+
 def test_a_reason_counts_the_others() -> None:
     assert refusal(Plan, {"rules": [a_rule(id=""), a_rule(start=0), a_rule(window=1)]}).endswith("(and 2 more)")
 
