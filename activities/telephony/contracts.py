@@ -72,6 +72,11 @@ class _Standing(_Record):
         """Nothing follows `status`."""
         return self.failed or self.status in _REACHED
 
+    def outlasts(self, other: _Standing) -> bool:
+        """Whether this holds although `other` was reported after it: reports come in any order. A failure holds, and a
+        delivery holds unless `other` is a failure."""
+        return self.failed or (self.final and not other.failed)
+
 
 class Accepted(_Standing):
     """The provider's receipt: it has the message or the call, and answers for it. It holds no number and no text.

@@ -50,7 +50,9 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
     async def run(self, dose: Dose) -> None:
         """Send the reminder in the first opening in which that is possible."""
         if restored := self.restore(Reports):
-            self.reports = restored.last | self.reports
+            newer, self.reports = self.reports, dict(restored.last)
+            for report in newer.values():
+                self.reported(report)
         refused: dict[Channel, str] = {}
         why = "all of its window lies in the quiet hours" if not dose.openings else "it was started too late"
         for number, opening in enumerate(dose.openings):
@@ -79,9 +81,9 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
 
     @workflow.signal
     def reported(self, report: Reported) -> None:
-        """The provider reports the progress of a message or call. A failure stands, in any order of the reports."""
+        """The provider reports the progress of a message or call, in any order."""
         known = self.reports.get(report.reference)
-        if known is None or not known.failed:
+        if known is None or not known.outlasts(report):
             self.reports[report.reference] = report
 
     async def _send(
@@ -119,7 +121,8 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
         """Why the reminder did not arrive; None, and it is recorded as sent, without a report of a failure."""
 
         def last() -> Accepted | Reported:
-            return self.reports.get(reference, accepted)
+            report = self.reports.get(reference)
+            return accepted if report is None or accepted.outlasts(report) else report
 
         # A report proves that the provider sends reports, even if the receipt of the request was lost.
         if accepted.confirms_within is not None or reference in self.reports:

@@ -21,7 +21,7 @@ from activities.telephony.contracts import (
 from perdure import InDoubt, NotDone, OperatorRequest, Refused
 from perdure.contracts import EffectStatus, Key
 from perdure.encryption import Private
-from perdure.testing import At, Rehearsal, When, WhenIn, WorkerLost, rehearse
+from perdure.testing import After, At, Rehearsal, When, WhenIn, WorkerLost, rehearse
 from workflows.reminders.dose import DoseReminder, Reminder
 
 DUE = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
@@ -252,6 +252,23 @@ async def test_a_failure_stands_whatever_comes_after_it() -> None:
     told = [At(timedelta(seconds=n), "reported", report(BY_SMS, s)) for n, s in enumerate(("undelivered", "sent"), 20)]
     seen = await dose([InDoubt("?")], [PLACED], *told, confirm=True, find_sms=[RuntimeError("?")] * 9)
     assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["in one run", "renewed at every wait"])
+@pytest.mark.parametrize("before", [True, False], ids=["before the receipt", "after it"])
+async def test_a_delivery_stands_if_an_earlier_step_is_reported_after_it(before: bool, again: bool) -> None:
+    told = [At(timedelta(seconds=n), "reported", report(BY_SMS, s)) for n, s in ((5, "delivered"), (6, "sent"))]
+    takes = timedelta(seconds=9 if before else 1)
+    seen = await dose([After(takes, ASKED)], None, *told, confirm=True, renew_at_every_wait=again)
+    assert (seen.end, seen.took) == (SENT, max(takes, timedelta(seconds=5)))
+
+
+async def test_a_delivery_that_a_look_up_finds_stands_if_an_earlier_step_was_reported() -> None:
+    found = After(timedelta(seconds=9), ASKED.model_copy(update={"status": "delivered"}))
+    alone = await dose([InDoubt("?")], confirm=True, find_sms=[found])
+    during = At(alone.took - timedelta(seconds=5), "reported", report(BY_SMS, "sent"))
+    seen = await dose([InDoubt("?")], None, during, confirm=True, find_sms=[found])
+    assert (seen.end, seen.took) == (SENT, alone.took)
 
 
 async def test_with_confirmation_and_no_word_it_is_sent_after_a_while() -> None:
