@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from activities.secrets import NoSecret
 from activities.telephony.contracts import Channel, Reported
 from activities.telephony.settings import TelephonySettings, telephony_settings
-from activities.telephony.twilio.credentials import auth_tokens
+from activities.telephony.twilio.credentials import auth_tokens, readable_auth_tokens
 from activities.telephony.twilio.request import RETRIES
 from activities.telephony.twilio.signature import form_of, is_genuine
 from perdure.errors import InvalidSetting
@@ -78,25 +78,29 @@ class StatusCallbacks(Listener):
         if body is None:
             return 413
         query = urlsplit(request.raw_path).query
-        if not self._is_genuine(query, body, request.headers.get("X-Twilio-Signature", "")):
-            return 403
+        refusal = self._refusal(query, body, request.headers.get("X-Twilio-Signature", ""))
+        if refusal is not None:
+            return refusal
         try:
             lifecycle, id, reported = _read(query, body)
         except (ValueError, ValidationError):
             return 400
         return await self._send_signal(lifecycle, id, reported)
 
-    def _is_genuine(self, query: str, body: bytes, given: str) -> bool:
-        """Whether the provider has signed the callback for the public URL. A proxy may have changed host and path."""
+    def _refusal(self, query: str, body: bytes, given: str) -> int | None:
+        """The answer, unless the provider has signed the callback for the public URL: a proxy may have changed host and
+        path. While a token can't be read, it may be the one that has signed, and the provider repeats after 503."""
         url = f"{self._config.callback_url}?{query}"
+        tokens, missing = readable_auth_tokens(self._config)
         try:
-            tokens = auth_tokens(self._config)
-            return is_genuine(tokens, url, body, given) or is_genuine(tokens, url + RETRIES, body, given)
-        except NoSecret as error:
-            log_event(log, "can't check a signature", why=str(error))
-            return False
+            if is_genuine(tokens, url, body, given) or is_genuine(tokens, url + RETRIES, body, given):
+                return None
         except ValueError:
-            return False
+            return 403
+        if missing is None:
+            return 403
+        log_event(log, "can't check a signature", why=str(missing))
+        return 503
 
     async def _send_signal(self, lifecycle: str, id: str, reported: Reported) -> int:
         message = f"{reported.sid}/{reported.status}"

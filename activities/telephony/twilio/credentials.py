@@ -13,6 +13,7 @@ from activities.secrets import NoSecret, text_at
 from activities.telephony.settings import TelephonySettings
 
 _PLACES = ("env:", "file:")
+_AUTH_TOKEN = "PERDURE_TELEPHONY_AUTH_TOKEN"
 
 
 def authorization(config: TelephonySettings) -> str:
@@ -22,9 +23,9 @@ def authorization(config: TelephonySettings) -> str:
         NoSecret: a secret is missing; the message names its place.
     """
     if config.api_key_secret is not None:
-        user, password = config.api_key_sid, secrets(config.api_key_secret, "PERDURE_TELEPHONY_API_KEY_SECRET")[0]
+        user, password = config.api_key_sid, _first(config.api_key_secret, "PERDURE_TELEPHONY_API_KEY_SECRET")
     else:
-        user, password = config.account_sid, auth_tokens(config)[0]
+        user, password = config.account_sid, _first(config.auth_token, _AUTH_TOKEN)
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -34,19 +35,34 @@ def auth_tokens(config: TelephonySettings) -> list[str]:
     Raises:
         NoSecret: one is missing; the message names its place.
     """
-    if config.auth_token is None:
-        raise NoSecret("PERDURE_TELEPHONY_AUTH_TOKEN is not set")
-    return secrets(config.auth_token, "PERDURE_TELEPHONY_AUTH_TOKEN")
+    return [_secret(each, _AUTH_TOKEN) for each in _words(config.auth_token, _AUTH_TOKEN)]
 
 
-def secrets(given: SecretStr, variable: str) -> list[str]:
-    """The secrets that a setting holds or names, separated by blanks.
+def readable_auth_tokens(config: TelephonySettings) -> tuple[list[str], NoSecret | None]:
+    """The auth tokens that can be read now, and why another one cannot; None = all can."""
+    tokens, missing = [], None
+    for each in _words(config.auth_token, _AUTH_TOKEN):
+        try:
+            tokens.append(_secret(each, _AUTH_TOKEN))
+        except NoSecret as error:
+            missing = error
+    return tokens, missing
 
-    Raises:
-        NoSecret: one is missing; the message names its place.
-    """
-    words = given.get_secret_value().split()
-    found = [text_at(each).strip() if each.startswith(_PLACES) else each for each in words]
-    if not found or not all(each.isascii() and each.isprintable() and each for each in found):
+
+def _first(given: SecretStr | None, variable: str) -> str:
+    return _secret(_words(given, variable)[0], variable)
+
+
+def _words(given: SecretStr | None, variable: str) -> list[str]:
+    """The secrets that a setting holds or names, separated by blanks. Raises NoSecret if it is not set."""
+    if given is None:
+        raise NoSecret(f"{variable} is not set")
+    return given.get_secret_value().split() or [""]
+
+
+def _secret(word: str, variable: str) -> str:
+    """The secret that is `word`, or is at that place. Raises NoSecret if it can't be read."""
+    secret = text_at(word).strip() if word.startswith(_PLACES) else word
+    if not (secret and secret.isascii() and secret.isprintable()):
         raise NoSecret(f"{variable} is empty, or has characters that no secret has")
-    return found
+    return secret

@@ -20,6 +20,7 @@ import pytest
 from yarl import URL
 
 from activities.telephony.settings import telephony_settings
+from activities.telephony.twilio.credentials import authorization
 from activities.telephony.twilio.request import RETRIES, callback_url
 from infra.telephony.reports import signature
 from infra.telephony.server import ACCOUNT, TOKEN
@@ -187,8 +188,32 @@ async def test_both_tokens_count_while_they_are_changed_and_one_may_be_in_a_file
     async with receiving("postgresql://postgres@127.0.0.1:1/x") as url:
         two = Receiver(url, receiver.db)
         assert [await two.post(SENT, token=each) for each in ("c" * 32, TOKEN, "d" * 32)] == [503, 503, 403]
-        (tmp_path / "token").unlink()
-        assert await two.post(SENT) == 403
+
+
+async def test_while_a_token_can_not_be_read_what_no_other_token_has_signed_is_to_be_said_again(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    monkeypatch.setenv("PERDURE_TELEPHONY_AUTH_TOKEN", f"file:{token}")
+    telephony_settings.cache_clear()
+    async with receiving("postgresql://postgres@127.0.0.1:1/x") as url:
+        with caplog.at_level(logging.INFO):
+            assert await Receiver(url, receiver.db).post(SENT) == 503
+        assert "can't check a signature" in caplog.text
+        assert await posted(f"{url}/?of=dose&id=ann&ref=7K3Q9MXD", b"\xff=\xff") == 403
+        token.write_text("d" * 32)
+        assert await Receiver(url, receiver.db).post(SENT) == 403
+
+
+async def test_a_token_counts_while_the_other_one_can_not_be_read(
+    receiver: Receiver, postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("PERDURE_TELEPHONY_AUTH_TOKEN", f"{TOKEN} file:{tmp_path}/old")
+    telephony_settings.cache_clear()
+    assert authorization(telephony_settings()).startswith("Basic ")
+    async with receiving(postgres.dsn(database)) as url:
+        two = Receiver(url, receiver.db)
+        assert [await two.post(SENT, token=each) for each in (TOKEN, "d" * 32)] == [204, 503]
 
 
 async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(
