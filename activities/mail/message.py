@@ -62,13 +62,20 @@ def needs_smtputf8(mail: Mail) -> bool:
 def _mailbox(name: str | None, address: str) -> str:
     if not name:
         return wire_address(address)
-    shown = f'"{quote(name)}"' if name.isascii() else _words("From", name)
+    shown = f'"{quote(name)}"' if _is_read_as_written(name) else _words("From", name)
     return f"{shown} <{wire_address(address)}>"
 
 
 def _words(header: str, text: str) -> str:
-    """`text` folded, and as encoded words (RFC 2047) where it is not ASCII."""
-    return Header(text, "us-ascii" if text.isascii() else "utf-8", header_name=header).encode(linesep="\r\n")
+    """`text` folded, and as encoded words (RFC 2047) where it would not be read as it is."""
+    charset = "us-ascii" if _is_read_as_written(text) else "utf-8"
+    return Header(text, charset, header_name=header).encode(linesep="\r\n")
+
+
+def _is_read_as_written(text: str) -> bool:
+    """Whether `text` is ASCII and has no begin of an encoded word, which a recipient would see decoded, also between
+    quotation marks."""
+    return text.isascii() and "=?" not in text
 
 
 def _quoted_printable(body: str) -> bytes:

@@ -116,3 +116,14 @@ def test_a_subject_in_any_writing_is_taken(subject: str) -> None:
         message_bytes(LETTER.model_copy(update={"subject": subject}), KEY, FIRST_AT), policy=email.policy.SMTP
     )
     assert read["Subject"] == subject
+
+
+@pytest.mark.parametrize(
+    "text", ["=?utf-8?q?Your=20password?= commented", "=?utf-8?b?WW91ciBiYW5r?=", '=?utf-8?q?Bank?= "x" <b@c>']
+)
+def test_a_text_that_looks_like_an_encoded_word_is_read_as_it_was_written(text: str) -> None:
+    mail = LETTER.model_copy(update={"subject": text, "sender_name": text})
+    read = email.message_from_bytes(message_bytes(mail, KEY, FIRST_AT), policy=email.policy.SMTP)
+    assert read["Subject"] == text
+    [sender] = read["From"].addresses
+    assert (sender.display_name, sender.addr_spec) == (text, LETTER.sender)
