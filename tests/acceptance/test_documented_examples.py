@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import types
+from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import asyncpg
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
 
+from perdure import Attempt, Entity, NotDone, Refused
+from perdure.contracts import Key
+from perdure.contracts.attempt import boot_clock
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.nested import outside_pytest
@@ -62,3 +70,27 @@ async def test_tests_of_documented_examples_pass(
     )
     assert status == 0, output
     assert "6 passed" in output
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        *((status, NotDone) for status in (401, 403, 429, 503)),
+        *((status, Refused) for status in (402, 410)),
+        *((status, aiohttp.ClientResponseError) for status in (409, 422, 500)),
+    ],
+)
+async def test_a_request_of_an_order_sorts_the_answers(
+    monkeypatch: pytest.MonkeyPatch, status: int, outcome: type[Exception]
+) -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.Response(status=status)
+
+    order = types.ModuleType("order")
+    monkeypatch.setitem(sys.modules, "order", order)  # type hints are looked up there
+    exec(FILES["order.py"], order.__dict__)
+    async with RawTestServer(answer) as server:
+        monkeypatch.setenv("SHOP_API", str(server.make_url("/")))
+        attempt = Attempt(Key.of(Entity("order", "17"), "charge"), 1, datetime.now(UTC), boot_clock() + 60)
+        with pytest.raises(outcome):
+            await order.post("/charges", {"order": 17}, attempt)

@@ -115,7 +115,12 @@ def _module_of(name: str, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(200, "ch-1"), (429, "NotDone"), (503, "NotDone"), (402, "Refused"), (500, "HTTPStatusError")],
+    [
+        (200, "ch-1"),
+        *((status, "NotDone") for status in (401, 403, 429, 503)),
+        *((status, "Refused") for status in (400, 402, 404)),
+        *((status, "HTTPStatusError") for status in (409, 422, 500)),
+    ],
 )
 async def test_the_first_body_of_an_effect_sends_its_key_and_sorts_the_answers(
     monkeypatch: pytest.MonkeyPatch, status: int, outcome: str
