@@ -117,6 +117,14 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"temporal": {"tls": {"clientSecret": "a"}}}, "temporal.tls.enabled is false"),
         ({"networkPolicy": {"restrictEgress": True}}, "networkPolicy.egress is empty"),
         ({"metrics": {"enabled": False, "podMonitor": {"enabled": True}}}, "no pod has metrics"),
+        ({"metrics": {"port": 9465}}, "metrics.port=9465 is health.port, too"),
+        ({"health": {"port": 8484}, "console": {"enabled": True}}, "console.port=8484 is health.port, too"),
+        ({"environment": {"A: B": "x"}}, "/environment"),
+        ({"podLabels": {"app.kubernetes.io/name": "shop"}}, "/podLabels/app.kubernetes.io"),
+        ({"podLabels": {"shop": 1}}, "/podLabels/shop"),
+        ({"podAnnotations": {"prometheus.io/scrape": True}}, "/podAnnotations/prometheus.io"),
+        ({"nodeSelector": {"ssd": True}}, "/nodeSelector/ssd"),
+        ({"listen": 'a"b'}, "/listen"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -131,7 +139,19 @@ def test_a_value_that_can_not_be_used_is_named(given: dict[str, Any], named: str
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {**one, **{name: {**one.get(name, {}), **value} for name, value in other.items()}}
+    both = {name: {**one.get(name, {}), **value} if isinstance(value, dict) else value for name, value in other.items()}
+    return {**one, **both}
+
+
+@pytest.mark.parametrize("values", ["everything", "controller"])
+def test_a_name_that_yaml_would_read_as_something_else_stays_a_name(values: str) -> None:
+    text = rendered("123", HERE / f"values/{values}.yaml", HERE / "values/numbers.yaml")
+    found = [each for each in yaml.safe_load_all(text) if each]
+    for each in found:
+        check(each)
+    assert {labels_of(each)["app.kubernetes.io/instance"] for each in found if pods(each)} == {"123"}
+    for pod in [pod for each in found for pod in pods(each)]:
+        assert {"NO", "NULL"} <= {each["name"] for each in pod["containers"][0]["env"]}
 
 
 def test_the_network_policy_admits_what_others_must_reach_and_nothing_else() -> None:

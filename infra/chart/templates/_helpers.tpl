@@ -8,7 +8,7 @@
 {{- define "perdure.labels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: perdure
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
@@ -32,6 +32,12 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and .Values.networkPolicy.enabled .Values.networkPolicy.restrictEgress (not .Values.networkPolicy.egress) -}}
 {{- fail "networkPolicy.restrictEgress=true, and networkPolicy.egress is empty: no pod would reach PostgreSQL or Temporal. List them, and the other sides of effects" -}}
 {{- end -}}
+{{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) (int .Values.health.port)) -}}
+{{- fail (printf "metrics.port=%v is health.port, too: give each a port of its own" .Values.metrics.port) -}}
+{{- end -}}
+{{- if and .Values.console.enabled (eq (int .Values.console.port) (int .Values.health.port)) -}}
+{{- fail (printf "console.port=%v is health.port, too: give each a port of its own" .Values.console.port) -}}
+{{- end -}}
 {{- if and .Values.metrics.podMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "metrics.podMonitor.enabled=true, and metrics.enabled=false: no pod has metrics. Set one of them otherwise" -}}
 {{- end -}}
@@ -53,13 +59,13 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- $root := index . 0 -}}
 {{- with $root.Values }}
 - name: PERDURE_DATABASE_URL
-  valueFrom: {secretKeyRef: {name: {{ .database.secret }}, key: {{ index . "database" "keys" (index $ 1) }}}}
+  valueFrom: {secretKeyRef: {name: {{ .database.secret | quote }}, key: {{ index . "database" "keys" (index $ 1) | quote }}}}
 {{- with .scope }}
 - {name: PERDURE_SCOPE, value: {{ . | quote }}}
 {{- end }}
 - {name: PERDURE_LOG, value: json}
 {{- range $name, $value := .environment }}
-- {name: {{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
+- {name: {{ $name | quote }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -81,7 +87,7 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- end }}
 {{- if .apiKeySecret }}
 - name: TEMPORAL_API_KEY
-  valueFrom: {secretKeyRef: {name: {{ .apiKeySecret }}, key: {{ .apiKeySecretKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .apiKeySecret | quote }}, key: {{ .apiKeySecretKey | quote }}}}
 {{- end }}
 {{- end }}
 {{- include "perdure.temporalAuthority" . }}
@@ -160,12 +166,12 @@ volumeMounts:
 shareProcessNamespace: true
 automountServiceAccountToken: false
 {{- with .Values.serviceAccount }}
-serviceAccountName: {{ . }}
+serviceAccountName: {{ . | quote }}
 {{- end }}
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{- range . }}
-  - {name: {{ . }}}
+  - {name: {{ . | quote }}}
 {{- end }}
 {{- end }}
 securityContext:
@@ -186,10 +192,10 @@ affinity: {{- toYaml . | nindent 2 }}
 volumes:
   - {name: tmp, emptyDir: {}}
 {{- if .Values.temporal.tls.clientSecret }}
-  - {name: temporal-client, secret: {secretName: {{ .Values.temporal.tls.clientSecret }}, defaultMode: 0440}}
+  - {name: temporal-client, secret: {secretName: {{ .Values.temporal.tls.clientSecret | quote }}, defaultMode: 0440}}
 {{- end }}
 {{- if .Values.temporal.tls.authoritySecret }}
-  - {name: temporal-authority, secret: {secretName: {{ .Values.temporal.tls.authoritySecret }}}}
+  - {name: temporal-authority, secret: {secretName: {{ .Values.temporal.tls.authoritySecret | quote }}}}
 {{- end }}
 {{- with .Values.volumes }}{{ toYaml . | nindent 2 }}{{ end }}
 {{- end }}
