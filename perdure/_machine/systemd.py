@@ -29,7 +29,8 @@ Environment=XDG_CACHE_HOME=/var/cache PYTHONUNBUFFERED=1
 
 # A start waits for PostgreSQL as long as it takes, and may build or download Temporal.
 TimeoutStartSec=infinity
-# The workers have {grace:g} s, then Temporal stops.
+# The workers have {grace:g} s, then Temporal stops. With a longer PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT in the file above,
+# `perdure up` asks systemd for more when it stops.
 TimeoutStopSec={stop:g}
 WatchdogSec=60
 Restart=always

@@ -25,7 +25,15 @@ from perdure._services.health import EventLoop, Health
 from perdure._services.services import Services
 from perdure._text.privacy import describe
 from perdure._worker.child import Child
-from perdure._worker.notifying import OF_SUPERVISOR, READY, SOCKET, STOPPING, WATCHDOG, notify, watchdog_interval
+from perdure._worker.notifying import (
+    OF_SUPERVISOR,
+    READY,
+    SOCKET,
+    WATCHDOG,
+    notify,
+    notify_stopping,
+    watchdog_interval,
+)
 from perdure._worker.processes import WorkerProcess, patience, served
 from perdure.errors import NotPermitted
 from perdure.logs import log_event
@@ -230,7 +238,7 @@ class Tree:
         """The last one that was started stops first; the workers stop together."""
         self._ready = False
         self._health.stops()
-        notify(STOPPING)
+        notify_stopping(patience_of_all(self._config))
         log_event(log, "stopping")
         await self._services.stop()
         for task in self._keeping:

@@ -12,7 +12,7 @@ from contextlib import suppress
 SOCKET = "NOTIFY_SOCKET"
 OF_SUPERVISOR = (SOCKET, "WATCHDOG_USEC", "WATCHDOG_PID")
 """Variables for the process alone, which it does not pass to its child processes."""
-READY, STOPPING, WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
+READY, WATCHDOG = "READY=1", "WATCHDOG=1"
 
 
 def notify(*states: str) -> None:
@@ -29,6 +29,15 @@ def notify(*states: str) -> None:
         # "@" stands for the null byte of an abstract address.
         sender.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
         sender.send("\n".join(states).encode())
+
+
+def notify_stopping(patience: float) -> None:
+    """Report that the process stops, and ask for the time that it needs: the supervisor may have been given less.
+
+    Args:
+        patience: seconds.
+    """
+    notify("STOPPING=1", f"EXTEND_TIMEOUT_USEC={round(patience * 1_000_000)}")
 
 
 def watchdog_interval() -> float | None:

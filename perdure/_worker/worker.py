@@ -27,7 +27,7 @@ from perdure._services.credentials import CONNECT, Renewal, profile, renewed, wh
 from perdure._services.health import EventLoop, Health
 from perdure._services.queues import is_of_effects
 from perdure._worker.namespace import check_namespace
-from perdure._worker.notifying import READY, STOPPING, notify
+from perdure._worker.notifying import READY, notify, notify_stopping
 from perdure._worker.plugin import REPORTING, PerdurePlugin
 from perdure._worker.serving import probes, serving
 from perdure.app import App
@@ -164,7 +164,7 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     if running.done():
         return await running  # it ends by itself only after an error
     log_event(log, "stopping", grace=config.graceful_shutdown_timeout)
-    notify(STOPPING)
+    notify_stopping(config.graceful_shutdown_timeout + 10)
     # The relay first: the workflows that it starts begin in this worker, which can't go on with them. But a silent
     # PostgreSQL does not put off the grace time.
     services = asyncio.create_task(plugin.stop_services())

@@ -8,6 +8,7 @@ import fcntl
 import io
 import json
 import os
+import socket
 import sys
 import threading
 from datetime import timedelta
@@ -15,16 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Settings
 from perdure._machine.folder import Folder
 from perdure._machine.lines import Lines, json_line, plain_line
 from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
 from perdure._machine.systemd import unit
 from perdure._machine.temporal import check_step, environment_of_server
-from perdure._machine.tree import Tree
+from perdure._machine.tree import Tree, patience_of_all
 from perdure._text.shown import UNSEEN
 from perdure._worker.child import Child
-from perdure._worker.notifying import READY, SOCKET, STOPPING, notify, watchdog_interval
+from perdure._worker.notifying import READY, SOCKET, notify, notify_stopping, watchdog_interval
 from perdure.errors import InvalidSetting, NotNow, NotPermitted
 from perdure.servers.ports import free_port
 from perdure.servers.temporal_on_postgres import FRONTEND, ServerDatabase
@@ -125,7 +127,8 @@ async def test_a_process_is_ready_when_it_notifies_and_not_before(monkeypatch: p
         notify(READY)  # of a predecessor
         waiting = asyncio.create_task(readiness.until_ready())
         await asyncio.sleep(0)
-        notify(STOPPING, "STATUS=x")
+        notify_stopping(30)
+        notify("STATUS=x")
         await asyncio.sleep(0)
         assert not waiting.done()
         notify("STATUS=y", READY)
@@ -133,6 +136,15 @@ async def test_a_process_is_ready_when_it_notifies_and_not_before(monkeypatch: p
     notify(READY)  # nobody listens
     monkeypatch.delenv(SOCKET)
     notify(READY)
+
+
+def test_a_process_that_stops_asks_for_the_time_that_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The unit may have been printed without the file in which the grace time is set."""
+    monkeypatch.setenv(SOCKET, str(tmp_path / "socket"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(os.environ[SOCKET])
+        notify_stopping(patience_of_all(Settings(graceful_shutdown_timeout=300)))
+        assert supervisor.recv(100) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=398000000"
 
 
 @pytest.mark.parametrize(("pid", "interval"), [("", 15.0), ("own", 15.0), ("1", None)])
