@@ -21,11 +21,13 @@ WorkingDirectory={folder}
 User={user}
 # Passwords belong into this file, which only root may read: PERDURE_DATABASE_URL=...
 EnvironmentFile=/etc/perdure/perdure.env
-# Folders that systemd makes for the user: /var/lib/perdure and /var/cache/perdure.
+# Folders that systemd makes for the user: /var/lib/perdure and /var/cache/perdure. All else is read-only, so Go, which
+# may build Temporal's programs, has its caches there too.
 StateDirectory=perdure
 StateDirectoryMode=0700
 CacheDirectory=perdure
 Environment=XDG_CACHE_HOME=/var/cache PYTHONUNBUFFERED=1
+Environment=GOCACHE=/var/cache/perdure/go-build GOMODCACHE=/var/cache/perdure/go-mod
 
 # A start waits for PostgreSQL as long as it takes, and may build or download Temporal.
 TimeoutStartSec=infinity

@@ -8,7 +8,9 @@ import fcntl
 import io
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import threading
 from datetime import timedelta
@@ -211,6 +213,17 @@ def test_the_unit_of_systemd_gives_the_command_its_arguments_as_they_are(
 ) -> None:
     text = unit("shop:app", ["--x", argument], folder=tmp_path, state=None, user="shop", grace=10, stop=100)
     assert f"perdure.cli up shop:app --x {written}\n" in text
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="no Go on PATH")
+def test_the_unit_of_systemd_lets_go_write_where_it_keeps_its_caches(tmp_path: Path) -> None:
+    text = unit("shop:app", ["--web-ui"], folder=tmp_path, state=None, user="shop", grace=10, stop=100)
+    lines = [line.removeprefix("Environment=") for line in text.splitlines() if line.startswith("Environment=")]
+    given = dict(each.split("=", 1) for line in lines for each in line.split())
+    environment = {"PATH": os.environ["PATH"], "HOME": "/home/shop", **given}
+    asked = ["go", "env", "GOCACHE", "GOMODCACHE"]
+    places = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout
+    assert [Path(each).parent for each in places.split()] == [Path("/var/cache/perdure")] * 2
 
 
 def test_the_unit_of_systemd_names_folders_as_they_are() -> None:
