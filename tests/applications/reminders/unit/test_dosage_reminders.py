@@ -29,7 +29,7 @@ from perdure import Entity, OperatorRequest
 from perdure._crypto.sealed import bound_to
 from perdure.encryption import Private
 from perdure.errors import UnknownKey, Unopenable
-from perdure.testing import At, Rehearsal, rehearse
+from perdure.testing import After, At, Rehearsal, rehearse
 from workflows.reminders.dosage_reminders import DosageReminders, Reminding
 
 ACTIVE, PAUSED, UNUSABLE, COMPLETED, ENDED = Reminding
@@ -177,6 +177,15 @@ def test_a_snapshot_leaves_out_the_plans_that_held_the_shortest_where_it_has_no_
     assert bounded(waiting[:2]) == tuple(waiting[:2])
     too_large = asked(0, plans[0].model_copy(update={"phone": Private("1" * 700_000)}))
     assert bounded([too_large]) == (too_large,)
+
+
+async def test_changes_of_a_large_plan_that_wait_are_executed(book: Book) -> None:
+    large = [change(rule(f"m{n}", what=Private("x" * 500_000))) for n in range(6)]
+    messages = [At(timedelta(minutes=1), "changed", each) for each in large]
+    script = {TURN: [After(timedelta(minutes=2), book.turn), *[book.turn] * 20]}
+    seen = await rehearse(DosageReminders, patient(), script, messages=messages, entity_id="jo", allow_unused=True)
+    assert seen.snapshot["patient"]["plan"]["rules"][0]["id"] == "m5"
+    assert seen.snapshot["asked"] == []
 
 
 @pytest.mark.parametrize("said", ["pause", "sign_off"])
