@@ -3,62 +3,67 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, timedelta
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio.api.deployment.v1 import WorkerDeploymentInfo
 from temporalio.api.enums.v1 import WorkerDeploymentVersionStatus
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import (
-    DescribeTaskQueueRequest,
-    DescribeWorkerDeploymentRequest,
-    DescribeWorkerDeploymentResponse,
-)
+from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentResponse
 from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._services.queues import KINDS
+from perdure._operations.condition import POLLS
+from perdure._services.queues import Queue, build_name, read_queue
 from perdure._wire.names import WAKE
 from perdure.errors import PerdureError
 from perdure.settings import Settings
 
-MOST = 20
-"""Builds that are counted; older ones are left out, since each costs a query."""
 _RPC = timedelta(seconds=5)
 _SERVES = ("current", "ramping")
 """The status of builds on which new lifecycles begin."""
 _STATUS = "WORKER_DEPLOYMENT_VERSION_STATUS_"
+_BUILD = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
+
+_Summary = WorkerDeploymentInfo.WorkerDeploymentVersionSummary
 
 
 async def read_builds(client: Client | PerdureError, settings: Settings) -> list[dict[str, Any]]:
-    """The builds of the deployment that serves the task queue, the newest first; none where workers are unversioned, or
-    where Temporal did not answer.
+    """The builds that serve the task queue or did, the newest first; none where workers are unversioned.
 
     The open lifecycles of a build are those of this task queue whose runs are on it now. A build that is neither
     current nor ramping can be stopped when it has none: `must_stay` is false then. `why` gives the reason, `wake` is
-    the command that lets those that only wait leave at once. `since` is when the build became what it is.
+    the command that lets those that only wait leave at once. `since` is when the build became what it is, `workers` is
+    the number of its workers that poll.
     """
     if isinstance(client, PerdureError):
         return []
     try:
-        name = await _deployment(client, settings)
-        return await _builds(client, settings, name) if name else []
+        return await _read(client, settings)
     except RPCError:  # the task queues of the same overview state that it did not answer
         return []
 
 
-async def _deployment(client: Client, settings: Settings) -> str | None:
-    if settings.deployment is not None:
-        return settings.deployment.partition(":")[0]
-    queue = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=settings.queue),
-        task_queue_type=KINDS["workflow"],
-    )
-    found = await client.workflow_service.describe_task_queue(queue, timeout=_RPC)
-    return found.versioning_info.current_deployment_version.deployment_name or None
+def in_use(build: Mapping[str, Any]) -> bool:
+    """Whether somebody has to know of the build: it has new or open lifecycles, or workers that may be stopped."""
+    return bool(build["must_stay"] or build["open"] or build["workers"] or build["status"] == "draining")
 
 
-async def _builds(client: Client, settings: Settings, name: str) -> list[dict[str, Any]]:
+async def _read(client: Client, settings: Settings) -> list[dict[str, Any]]:
+    queue = await read_queue(client, settings.queue, "workflow")
+    counts = await _open(client, settings.queue)
+    # A renamed deployment, or one that was left for unversioned workers, can still have open lifecycles.
+    builds = {*counts, *queue.builds.values(), *queue.serving, *filter(None, [settings.deployment])}
+    found = dict.fromkeys(counts, _Summary())
+    for name in sorted({each.partition(":")[0] for each in builds}):
+        found |= {build_name(each.deployment_version): each for each in await _summaries(client, name)}
+    newest = sorted(found, key=lambda build: found[build].create_time.ToDatetime(), reverse=True)
+    workers = _workers(queue)
+    return [_row(client, each, found[each], counts.get(each, 0), workers.count(each)) for each in newest]
+
+
+async def _summaries(client: Client, name: str) -> Iterable[_Summary]:
     asked = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=name)
     try:
         seen: DescribeWorkerDeploymentResponse = await client.workflow_service.describe_worker_deployment(
@@ -68,29 +73,53 @@ async def _builds(client: Client, settings: Settings, name: str) -> list[dict[st
         if error.status is RPCStatusCode.NOT_FOUND:
             return []
         raise
-    versions = sorted(
-        seen.worker_deployment_info.version_summaries, key=lambda each: each.create_time.ToDatetime(), reverse=True
-    )
-    return [await _build(client, settings, name, each) for each in versions[:MOST]]
+    return seen.worker_deployment_info.version_summaries
 
 
-async def _build(client: Client, settings: Settings, name: str, version: Any) -> dict[str, Any]:
-    build, status = version.deployment_version.build_id, _status(version.status)
-    count = await _open(client, settings.queue, f"{name}:{build}")
+async def _open(client: Client, queue: str) -> dict[str, int]:
+    """The open lifecycles on each build that has some. Temporal groups by no build, so one run on a further build is
+    requested until there is none: a build without open lifecycles costs nothing."""
+    here, counts = f"TaskQueue = '{queue}' and ExecutionStatus = 'Running' and {_BUILD.name}", dict[str, int]()
+    while (build := await _further(client, here, counts)) is not None:
+        counts[build] = (await client.count_workflows(f"{here} = {_literal(build)}", rpc_timeout=_RPC)).count
+    return counts
+
+
+async def _further(client: Client, here: str, known: Collection[str]) -> str | None:
+    others = f" and {_BUILD.name} not in ({', '.join(map(_literal, known))})" if known else ""
+    listed = client.list_workflows(f"{here} is not null{others}", limit=1, page_size=1, rpc_timeout=_RPC)
+    return next(iter([run.typed_search_attributes[_BUILD] async for run in listed]), None)
+
+
+def _workers(queue: Queue) -> list[str]:
+    """The build of each worker that polls."""
+    recent = datetime.now(UTC) - timedelta(seconds=POLLS)
+    return [build for name, build in queue.builds.items() if queue.pollers[name] > recent]
+
+
+def _row(client: Client, version: str, summary: _Summary, count: int, workers: int) -> dict[str, Any]:
+    deployment, _, build = version.partition(":")
+    status = WorkerDeploymentVersionStatus.Name(summary.status).removeprefix(_STATUS).lower()
     must_stay, why = _stays(status, count)
-    since = version.current_since_time if status == "current" else version.ramping_since_time
-    if status not in _SERVES:
-        since = version.last_deactivation_time if version.HasField("last_deactivation_time") else version.create_time
     return {
-        "deployment": name,
+        "deployment": deployment,
         "build": build,
         "status": status,
         "open": count,
-        "since": since.ToDatetime(UTC),
+        "workers": workers,
+        "since": _since(status, summary),
         "must_stay": must_stay,
         "why": why,
-        "wake": _wake(f"{name}:{build}", client.namespace) if must_stay and status not in _SERVES else None,
+        "wake": _wake(version, client.namespace) if must_stay and status not in _SERVES else None,
     }
+
+
+def _since(status: str, summary: _Summary) -> datetime | None:
+    """None = Temporal has no record of the build any more."""
+    since = summary.current_since_time if status == "current" else summary.ramping_since_time
+    if status not in _SERVES:
+        since = summary.last_deactivation_time if summary.HasField("last_deactivation_time") else summary.create_time
+    return since.ToDatetime(UTC) if since.seconds else None
 
 
 def _stays(status: str, count: int) -> tuple[bool, str]:
@@ -102,22 +131,12 @@ def _stays(status: str, count: int) -> tuple[bool, str]:
     return False, "no: stop its workers"
 
 
-def _wake(version: str, namespace: str) -> str:
+def _wake(build: str, namespace: str) -> str:
     """The command that gives each lifecycle of a build a task, with which it leaves."""
-    query = f"TemporalWorkerDeploymentVersion = '{_quoted(version)}' and ExecutionStatus = 'Running'"
-    given = ("--name", WAKE, "--input", '""', "--reason", f"leave {version}", "--query", query)
+    query = f"{_BUILD.name} = {_literal(build)} and ExecutionStatus = 'Running'"
+    given = ("--name", WAKE, "--input", '""', "--reason", f"leave {build}", "--query", query)
     return shlex.join(("temporal", "workflow", "signal", "--namespace", namespace, *given))
 
 
-def _quoted(version: str) -> str:
-    return version.replace("'", "''")
-
-
-async def _open(client: Client, queue: str, version: str) -> int:
-    where = f"TaskQueue = '{queue}' and TemporalWorkerDeploymentVersion = '{_quoted(version)}'"
-    query = f"{where} and ExecutionStatus = 'Running'"
-    return (await client.count_workflows(query, rpc_timeout=_RPC)).count
-
-
-def _status(value: Any) -> str:
-    return WorkerDeploymentVersionStatus.Name(value).removeprefix(_STATUS).lower()
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

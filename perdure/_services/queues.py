@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion
+from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
@@ -29,6 +30,8 @@ class Queue:
         pollers: time of each worker's last poll, by its identity. A killed worker stays for some minutes.
         backlog: approximate number of waiting tasks.
         age: approximate age of the oldest waiting task, in seconds.
+        builds: the build `deployment:build` of each worker that takes part in worker versioning, by its identity.
+        serving: the current and the ramping build, on which new runs begin.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Queue:
     pollers: Mapping[str, datetime]
     backlog: int
     age: float
+    builds: Mapping[str, str] = field(default_factory=dict)
+    serving: Sequence[str] = ()
 
 
 def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
@@ -69,4 +74,19 @@ async def read_queue(client: Client, name: str, kind: str) -> Queue:
     )
     age = seen.stats.approximate_backlog_age.ToTimedelta().total_seconds()
     pollers = {each.identity: each.last_access_time.ToDatetime(UTC) for each in seen.pollers}
-    return Queue(name, kind, pollers, seen.stats.approximate_backlog_count, max(age, 0.0))
+    builds = {each.identity: build for each in seen.pollers if (build := _build_of(each))}
+    routes = seen.versioning_info.current_deployment_version, seen.versioning_info.ramping_deployment_version
+    serving = [build_name(each) for each in routes if each.build_id]
+    return Queue(name, kind, pollers, seen.stats.approximate_backlog_count, max(age, 0.0), builds, serving)
+
+
+def build_name(version: WorkerDeploymentVersion) -> str:
+    """A build as Temporal's lists and commands name it."""
+    return f"{version.deployment_name}:{version.build_id}"
+
+
+def _build_of(poller: PollerInfo) -> str | None:
+    given = poller.deployment_options
+    if given.worker_versioning_mode != WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED:
+        return None
+    return f"{given.deployment_name}:{given.build_id}"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure._operations.builds import read_builds
+from perdure._operations.builds import in_use, read_builds
 from perdure._operations.connecting import bound, read_binding, temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_overview, read_queues
@@ -116,17 +116,25 @@ def _print_queues(seen: Mapping[str, Any]) -> None:
 
 
 def _print_builds(seen: Mapping[str, Any]) -> None:
-    names = ("deployment", "build", "status")
-    now = datetime.now(UTC)
+    names, now = ("deployment", "build", "status"), datetime.now(UTC)
+    shown_ones = [each for each in seen["builds"] if in_use(each)]
     rows = [
-        (*(each[name] for name in names), shown((now - each["since"]).total_seconds()), each["open"], each["why"])
-        for each in seen["builds"]
+        (
+            *(each[name] for name in names),
+            shown((now - each["since"]).total_seconds()) if each["since"] else "",
+            *(each[name] for name in ("open", "workers", "why")),
+        )
+        for each in shown_ones
     ]
     if rows:
-        print_table((*names, "for", "open", "must its workers stay?"), rows, title="\nbuilds")
-    for each in seen["builds"]:
+        print_table((*names, "for", "open", "workers", "must its workers stay?"), rows, title="\nbuilds")
+    if left_out := len(seen["builds"]) - len(rows):
+        print_line(f"not shown, because they have neither open lifecycles nor workers: {left_out}")
+    for each in shown_ones:
         if each["wake"]:
-            print_line(f"what only waits leaves {each['build']} at once by (Temporal 1.32 or newer):")
+            print_line(
+                f"what only waits leaves {each['deployment']}:{each['build']} at once by (Temporal 1.32 or newer):"
+            )
             print_line(f"  {each['wake']}")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from perdure import Settings
 from perdure.errors import InvalidSetting
 from perdure.settings import settings
+from tests.command import perdure
 from tests.upgrades import calls, effects, states
 from tests.upgrades.edited_entity import PARCEL, EditedEntity
 from tests.world import World
@@ -45,6 +49,30 @@ async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(entity
         await entity.go()
         assert await entity.end() == "done"
     assert await entity.world.states(PARCEL, "a") == ["starting", "doing", "checked", "done"]
+
+
+async def test_status_shows_the_builds_of_a_deployment_that_was_renamed(entity: EditedEntity) -> None:
+    world = entity.world
+    old, new = f"shop-{world.scope}", f"store-{world.scope}"
+    async with entity.worker(effects.Limited, deployment=f"{old}:1"):
+        await world.make_current(f"{old}:1")
+        await entity.start()
+        await world.asked(PARCEL, "a")
+    async with entity.worker(calls.Inserted, deployment=f"{new}:1"):
+        await world.make_current(f"{new}:1")
+        await entity.start(entity_id="b")
+        await world.asked(PARCEL, "b")
+
+        async def shown() -> bool:
+            found = {each["deployment"]: (each["open"], each["must_stay"]) for each in await _builds(world)}
+            return found == {old: (1, True), new: (1, True)}
+
+        await world.until(shown, "one lifecycle on each build")
+
+
+async def _builds(world: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((await perdure(world, "status", "--json")).stdout)["builds"]
+    return found
 
 
 async def test_a_pinned_lifecycle_goes_on_in_a_new_run_of_its_own_build(entity: EditedEntity) -> None:

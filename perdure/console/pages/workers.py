@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from perdure._operations.builds import read_builds
+from perdure._operations.builds import in_use, read_builds
 from perdure._operations.fleet import read_relays
 from perdure.console.page import Page, View
 from perdure.console.pages.overview import task_queues
@@ -36,11 +36,13 @@ async def show(view: View) -> Response:
     )
     errors = [each["error"] for each in queues.value if each["error"]]
     problem = str(client) if isinstance(client, PerdureError) else next(iter(errors), None)
+    shown = [each for each in versions.value if in_use(each)]
     return view.render(
         "workers.html",
         seen=seen,
         queues=queues.value,
-        builds=versions.value,
+        builds=shown,
+        builds_left_out=len(versions.value) - len(shown),
         problem=problem,
         processes=_processes(queues.value),
         gone=GONE,
