@@ -35,14 +35,19 @@ async def read_builds(client: Client | PerdureError, settings: Settings) -> list
     The open lifecycles of a build are those of this task queue whose runs are on it now. A build that is neither
     current nor ramping can be stopped when it has none: `must_stay` is false then. `why` gives the reason, `wake` is
     the command that lets those that only wait leave at once. `since` is when the build became what it is, `workers` is
-    the number of its workers that poll.
+    the number of its workers that poll. Without an answer of Temporal, the one row has
+    `error`.
     """
-    if isinstance(client, PerdureError):
-        return []
     try:
+        if isinstance(client, PerdureError):
+            raise client
         return await _read(client, settings)
-    except RPCError:  # the task queues of the same overview state that it did not answer
-        return []
+    except PerdureError as error:
+        return [_unknown(str(error))]
+    except RPCError as error:
+        if error.status is RPCStatusCode.UNIMPLEMENTED:
+            return []  # Temporal's time-skipping server answers, and has no builds
+        return [_unknown(f"Temporal did not answer: {error.message}")]
 
 
 def in_use(build: Mapping[str, Any]) -> bool:
@@ -97,6 +102,13 @@ def _workers(queue: Queue) -> list[str]:
     return [build for name, build in queue.builds.items() if queue.pollers[name] > recent]
 
 
+_COLUMNS = ("deployment", "build", "status", "open", "workers", "since", "wake")
+
+
+def _unknown(error: str) -> dict[str, Any]:
+    return dict.fromkeys(_COLUMNS) | {"must_stay": True, "why": "yes: what is open is not known", "error": error}
+
+
 def _row(client: Client, version: str, summary: _Summary, count: int, workers: int) -> dict[str, Any]:
     deployment, _, build = version.partition(":")
     status = WorkerDeploymentVersionStatus.Name(summary.status).removeprefix(_STATUS).lower()
@@ -111,6 +123,7 @@ def _row(client: Client, version: str, summary: _Summary, count: int, workers: i
         "must_stay": must_stay,
         "why": why,
         "wake": _wake(version, client.namespace) if must_stay and status not in _SERVES else None,
+        "error": None,
     }
 
 

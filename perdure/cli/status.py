@@ -44,7 +44,7 @@ def status(
         print_json(seen)
     else:
         _print(seen)
-    if problem := next((each["error"] for each in seen["task_queues"] if each["error"]), None):
+    if problem := next((each["error"] for each in [*seen["task_queues"], *seen["builds"]] if each["error"]), None):
         refuse(problem, 1)
 
 
@@ -116,6 +116,9 @@ def _print_queues(seen: Mapping[str, Any]) -> None:
 
 
 def _print_builds(seen: Mapping[str, Any]) -> None:
+    if any(each["error"] for each in seen["builds"]):
+        print_line("\nbuilds\nnot known: where workers are versioned, those of each build must stay")
+        return
     names, now = ("deployment", "build", "status"), datetime.now(UTC)
     shown_ones = [each for each in seen["builds"] if in_use(each)]
     rows = [

@@ -36,13 +36,15 @@ async def show(view: View) -> Response:
     )
     errors = [each["error"] for each in queues.value if each["error"]]
     problem = str(client) if isinstance(client, PerdureError) else next(iter(errors), None)
-    shown = [each for each in versions.value if in_use(each)]
+    known = [each for each in versions.value if not each["error"]]
+    shown = [each for each in known if in_use(each)]
     return view.render(
         "workers.html",
         seen=seen,
         queues=queues.value,
         builds=shown,
-        builds_left_out=len(versions.value) - len(shown),
+        builds_left_out=len(known) - len(shown),
+        builds_problem=next((each["error"] for each in versions.value if each["error"]), None),
         problem=problem,
         processes=_processes(queues.value),
         gone=GONE,

@@ -84,6 +84,7 @@ async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_
     assert end.stderr.startswith("perdure: no Temporal server answers at 127.0.0.1:")
     assert "a          starting  1" in end.stdout
     assert end.stdout.count("no answer") == 2
+    assert "those of each build must stay" in end.stdout
 
 
 async def test_the_task_queues_of_another_scope_are_not_shown(world: World) -> None:

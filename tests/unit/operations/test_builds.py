@@ -10,6 +10,7 @@ from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.enums.v1 import WorkerDeploymentVersionStatus as Status
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse, DescribeWorkerDeploymentResponse
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._operations.builds import _BUILD, in_use, read_builds
 from perdure.settings import Settings
@@ -26,12 +27,16 @@ class Temporal:
     Args:
         builds: the status of each build, the oldest first.
         counts: the open lifecycles of those that have some.
+        problem: why it lists none.
     """
 
     namespace = "default"
 
-    def __init__(self, builds: Mapping[str, Status.ValueType], counts: Mapping[str, int]) -> None:
+    def __init__(
+        self, builds: Mapping[str, Status.ValueType], counts: Mapping[str, int], problem: RPCError | None = None
+    ) -> None:
         self._builds = builds
+        self._problem = problem
         self._counts = {f"shop:{build}": count for build, count in counts.items()}
         self.workflow_service = SimpleNamespace(
             describe_worker_deployment=self._describe, describe_task_queue=self._describe_queue
@@ -49,6 +54,8 @@ class Temporal:
         return found
 
     async def list_workflows(self, query: str, **options: Any) -> AsyncIterator[Any]:
+        if self._problem:
+            raise self._problem
         for version in self._counts:
             if f"'{version}'" not in query:
                 yield SimpleNamespace(typed_search_attributes={_BUILD: version})
@@ -82,3 +89,10 @@ async def test_after_a_rollback_to_an_older_build_the_current_one_is_shown() -> 
 async def test_a_build_that_temporal_has_deleted_stays_while_lifecycles_are_open_on_it() -> None:
     found = {each["build"]: each for each in await builds(Temporal({"2": CURRENT}, {"1": 4}))}
     assert (found["1"]["open"], found["1"]["must_stay"], found["1"]["since"]) == (4, True, None)
+
+
+async def test_builds_of_which_temporal_does_not_answer_what_is_open_must_stay() -> None:
+    away = RPCError("the list of workflows is away", RPCStatusCode.UNAVAILABLE, b"")
+    [found] = await builds(Temporal({"1": DRAINING, "2": CURRENT}, {"1": 12}, away))
+    assert (found["error"], found["must_stay"]) == ("Temporal did not answer: the list of workflows is away", True)
+    assert in_use(found)
