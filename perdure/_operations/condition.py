@@ -52,7 +52,8 @@ class Task:
         until: when Temporal times it out at the latest.
         polled: when that worker last polled; None = not known.
         queue: the task queue.
-        pollers: number of workers that poll the task queue; None = that was not read.
+        build: the build whose workers alone take it; None = any worker does.
+        pollers: number of workers that poll the task queue and may take it; None = that was not read.
         tries: how often Temporal has dispatched it.
     """
 
@@ -66,6 +67,7 @@ class Task:
     until: datetime | None = None
     polled: datetime | None = None
     queue: str = ""
+    build: str | None = None
     pollers: int | None = None
     tries: int = 1
 
@@ -206,9 +208,10 @@ def _queued(facts: Facts) -> Assessment | None:
     if facts.workflow is None or not facts.workflow.tasks:
         return None
     task = facts.workflow.tasks[0]
-    nobody = f", and no worker polls {task.queue}" if task.pollers == 0 else ""
+    worker = f"a worker of build {task.build}" if task.build else "a worker"
+    nobody = f", and {'none' if task.build else 'no worker'} polls {task.queue}" if task.pollers == 0 else ""
     again = f", for the {task.tries}th time" if task.tries > 3 else ""
-    sentence = f"{task.what} waits for a worker{again}, for {facts.ago(task.since)}{nobody}"
+    sentence = f"{task.what} waits for {worker}{again}, for {facts.ago(task.since)}{nobody}"
     return Assessment(Condition.NOT_PICKED_UP, sentence)
 
 

@@ -19,7 +19,7 @@ class Problem:
     """Something that a person should know.
 
     Attributes:
-        kind: `temporal`, `queue`, `doubts`, `rejected`, `attention`, `stuck`, `relay`, `rows`, `findings` or
+        kind: `temporal`, `build`, `queue`, `doubts`, `rejected`, `attention`, `stuck`, `relay`, `rows`, `findings` or
             `reconciliation`.
         lifecycle, state, effect: which ones it is about.
     """
@@ -31,14 +31,19 @@ class Problem:
     effect: str | None = None
 
 
-def problems(seen: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> list[Problem]:
+def problems(
+    seen: Mapping[str, Any], queues: Sequence[Mapping[str, Any]], builds: Sequence[Mapping[str, Any]] = ()
+) -> list[Problem]:
     """All of them, the worst first.
 
     Args:
         seen: as `read_overview` gives it.
         queues: as `read_queues` gives them; none = they were not read.
+        builds: as `read_builds` gives them.
     """
-    found = [*_temporal(queues), *_queues(queues), *_doubts(seen), *_rejected(seen), *_attention(seen), *_stuck(seen)]
+    unserved = [each for each in builds if each["must_stay"] and each["open"] and not each["workers"]]
+    delays = [*_temporal(queues), *_builds(unserved), *_queues(queues, "" if unserved else ": its workers are behind")]
+    found = [*delays, *_doubts(seen), *_rejected(seen), *_attention(seen), *_stuck(seen)]
     return [*found, *_delivery(seen), *_findings(seen)]
 
 
@@ -47,7 +52,13 @@ def _temporal(queues: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         yield Problem("temporal", f"Temporal does not answer, so nothing goes on: {errors[0].partition(' (')[0]}")
 
 
-def _queues(queues: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _builds(unserved: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    for each in unserved:
+        keep = _count(each["open"], "open lifecycle keeps", "open lifecycles keep")
+        yield Problem("build", f"{keep} to build {each['deployment']}:{each['build']}, and no worker of it polls")
+
+
+def _queues(queues: Sequence[Mapping[str, Any]], behind: str) -> Iterator[Problem]:
     for each in queues:
         if each["error"] is None and each["backlog"] and not each["pollers"]:
             yield Problem(
@@ -59,7 +70,7 @@ def _queues(queues: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             yield Problem(
                 "queue",
                 f"{_count(each['backlog'], 'task waits', 'tasks wait')} in {each['task_queue']} ({each['kind']}), the "
-                f"oldest for {shown(each['backlog_seconds'])}: its workers are behind",
+                f"oldest for {shown(each['backlog_seconds'])}{behind}",
             )
 
 

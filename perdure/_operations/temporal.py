@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from temporalio.api.enums.v1 import PendingActivityState, PendingWorkflowTaskState
+from temporalio.api.enums.v1 import PendingActivityState, PendingWorkflowTaskState, VersioningBehavior
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -14,7 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._operations.condition import POLLS, Task, WorkflowView
 from perdure._operations.history import History, read_history
-from perdure._services.queues import Queue, read_queue
+from perdure._services.queues import Queue, build_name, read_queue
+from perdure.contracts.limits import BETWEEN
 
 _WAITING = (
     PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED,
@@ -36,7 +37,7 @@ async def look(client: Client, workflow_id: str) -> tuple[WorkflowView, History]
         return WorkflowView(False, status), history
     raw = described.raw_description
     queues = await _queues(client, raw)
-    tasks = [_activity(each, history, queues) for each in raw.pending_activities]
+    tasks = [_activity(each, history, queues, _build_for(raw, each)) for each in raw.pending_activities]
     if raw.HasField("pending_workflow_task"):
         tasks.append(_workflow_task(raw, history, queues))
     for task in tasks:  # a history names the holder only after the end
@@ -51,14 +52,31 @@ async def _queues(client: Client, raw: DescribeWorkflowExecutionResponse) -> Map
     return {each: await read_queue(client, *each) for each in sorted(wanted) if each[0]}
 
 
-def _activity(info: PendingActivityInfo, history: History, queues: Mapping[tuple[str, str], Queue]) -> Task:
+def _pinned_to(raw: DescribeWorkflowExecutionResponse) -> str | None:
+    """The build that the run keeps to; None = it keeps to none."""
+    info = raw.workflow_execution_info.versioning_info
+    if info.versioning_override.HasField("pinned"):
+        return build_name(info.versioning_override.pinned.version)
+    pinned = info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
+    return build_name(info.deployment_version) if pinned and not info.versioning_override.auto_upgrade else None
+
+
+def _build_for(raw: DescribeWorkflowExecutionResponse, info: PendingActivityInfo) -> str | None:
+    """The build whose workers take the activity. Those of another task queue may be of another deployment."""
+    own, queue = raw.execution_config.task_queue.name, info.activity_options.task_queue.name
+    return _pinned_to(raw) if queue == own or queue.startswith(own + BETWEEN) else None
+
+
+def _activity(
+    info: PendingActivityInfo, history: History, queues: Mapping[tuple[str, str], Queue], build: str | None
+) -> Task:
     what = history.activities.get(info.activity_id) or info.activity_type.name
     options, queue = info.activity_options, queues.get((info.activity_options.task_queue.name, "activity"))
     slot, colon, _ = what.partition(": attempt ")
     ordered = _time(info.scheduled_time)
     if info.state in _WAITING:
         paused = info.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED
-        return _waiting(f"{what} (paused by hand)" if paused else what, ordered, queue, tries=info.attempt)
+        return _waiting(f"{what} (paused by hand)" if paused else what, ordered, queue, build, tries=info.attempt)
     began = _time(info.last_started_time)
     last_heartbeat = _time(info.last_heartbeat_time) if info.HasField("last_heartbeat_time") else None
     silence = options.heartbeat_timeout.ToTimedelta().total_seconds() or None
@@ -86,7 +104,7 @@ def _workflow_task(
     queue = queues.get((raw.execution_config.task_queue.name, "workflow"))
     ordered = _time(info.original_scheduled_time)
     if info.state != PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED:
-        return _waiting(what, ordered, queue, tries=info.attempt)
+        return _waiting(what, ordered, queue, _pinned_to(raw), tries=info.attempt)
     began = _time(info.started_time)
     worker = history.worker if info.attempt == 1 else None  # who takes it again does not stand in the history
     return Task(
@@ -100,10 +118,13 @@ def _workflow_task(
     )
 
 
-def _waiting(what: str, since: datetime, queue: Queue | None, *, tries: int) -> Task:
+def _waiting(what: str, since: datetime, queue: Queue | None, build: str | None, *, tries: int) -> Task:
+    if queue is None:
+        return Task(what, since, build=build, tries=tries)
     recent = datetime.now(UTC) - timedelta(seconds=POLLS)
-    pollers = sum(polled > recent for polled in queue.pollers.values()) if queue else None
-    return Task(what, since, queue=queue.name if queue else "", pollers=pollers, tries=tries)
+    polled = [name for name, at in queue.pollers.items() if at > recent]
+    takers = [name for name in polled if build in (None, queue.builds.get(name))]
+    return Task(what, since, queue=queue.name, build=build, pollers=len(takers), tries=tries)
 
 
 def _time(stamp: Timestamp) -> datetime:

@@ -70,6 +70,23 @@ async def test_status_shows_the_builds_of_a_deployment_that_was_renamed(entity: 
         await world.until(shown, "one lifecycle on each build")
 
 
+async def test_show_names_the_build_that_a_pinned_lifecycle_waits_for(entity: EditedEntity) -> None:
+    world = entity.world
+    one, two = f"shop-{world.scope}:1", f"shop-{world.scope}:2"
+    async with entity.worker(effects.Limited, deployment=one):
+        await world.make_current(one)
+        await entity.start()
+        await world.asked(PARCEL, "a")
+    async with entity.worker(calls.Inserted, deployment=two):
+        await world.make_current(two)
+        await entity.go()
+
+        async def shown() -> bool:
+            return f"waits for a worker of build {one}" in (await perdure(world, "show", PARCEL, "a")).stdout
+
+        await world.until(shown, "the build that nobody works for")
+
+
 async def _builds(world: World) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((await perdure(world, "status", "--json")).stdout)["builds"]
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from perdure._operations.builds import read_builds
 from perdure._operations.overview import read_overview, read_queues
 from perdure._operations.pace import Pace, read_pace
 from perdure._operations.problems import Problem, problems
@@ -28,6 +29,7 @@ _LINKS = {
     "rejected": "/rejected",
     "findings": "/findings",
     "queue": "/workers",
+    "build": "/workers",
 }
 
 
@@ -44,11 +46,14 @@ class _Lifecycle:
 async def show(view: View) -> Response:
     """The page."""
     reach, sources = view.reach(Role.LOOK), view.sources
-    seen, queues, pace = await asyncio.gather(
-        overview(sources, reach), task_queues(sources), sources.kept("pace", lambda: _pace(sources), fresh=20, stale=60)
+    seen, queues, versions, pace = await asyncio.gather(
+        overview(sources, reach),
+        task_queues(sources),
+        builds(sources),
+        sources.kept("pace", lambda: _pace(sources), fresh=20, stale=60),
     )
     everything = reach.is_everything
-    wrong = problems(seen.value, queues.value)
+    wrong = problems(seen.value, queues.value, versions.value)
     links = {each.path for each in view.console.pages}
     return view.render(
         "overview.html",
@@ -77,6 +82,15 @@ async def task_queues(sources: Sources) -> Seen[list[dict[str, Any]]]:
         return await read_queues(await sources.temporal(), sources.app, sources.config)
 
     return await sources.kept("queues", read, fresh=_FRESH)
+
+
+async def builds(sources: Sources) -> Seen[list[dict[str, Any]]]:
+    """What Temporal answers about the builds; the reason where it does not."""
+
+    async def read() -> list[dict[str, Any]]:
+        return await read_builds(await sources.temporal(), sources.config)
+
+    return await sources.kept("builds", read, fresh=10, stale=60)
 
 
 async def _pace(sources: Sources) -> dict[str, Pace]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from perdure._operations.builds import in_use, read_builds
+from perdure._operations.builds import in_use
 from perdure._operations.fleet import read_relays
 from perdure.console.page import Page, View
-from perdure.console.pages.overview import task_queues
+from perdure.console.pages.overview import builds, task_queues
 from perdure.errors import PerdureError
 
 GONE = 120
@@ -25,13 +25,10 @@ async def show(view: View) -> Response:
         async with sources.reading() as connection:
             return await read_relays(connection)
 
-    async def builds() -> list[dict[str, Any]]:
-        return await read_builds(await sources.temporal(), sources.config)
-
     seen, queues, versions, client = await asyncio.gather(
         sources.kept("relays", relays, fresh=2),
         task_queues(sources),
-        sources.kept("builds", builds, fresh=10, stale=60),
+        builds(sources),
         sources.temporal(),
     )
     errors = [each["error"] for each in queues.value if each["error"]]

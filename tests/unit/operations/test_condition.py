@@ -104,6 +104,9 @@ def test_a_task_that_no_worker_has_is_not_picked_up() -> None:
     waits = "a workflow task waits for a worker, for 4.0 s"
     assert seen(waiting(1)) == (NOT_PICKED_UP, waits)
     assert seen(waiting(0)) == (NOT_PICKED_UP, f"{waits}, and no worker polls q")
+    waits = "a workflow task waits for a worker of build shop:1, for 4.0 s"
+    assert seen(waiting(1, build="shop:1")) == (NOT_PICKED_UP, waits)
+    assert seen(waiting(0, build="shop:1")) == (NOT_PICKED_UP, f"{waits}, and none polls q")
     assert "for the 7th time" in seen(waiting(1, tries=7))[1]
     assert seen(waiting(1), sending(-1))[0] is HELD
 
