@@ -26,14 +26,16 @@ _SERVES = ("current", "ramping")
 _STATUS = "WORKER_DEPLOYMENT_VERSION_STATUS_"
 _BUILD = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
 
+_PINNED = "TemporalWorkflowVersioningBehavior = 'Pinned'"
 _Summary = WorkerDeploymentInfo.WorkerDeploymentVersionSummary
 
 
 async def read_builds(client: Client | PerdureError, settings: Settings) -> list[dict[str, Any]]:
     """The builds that serve the task queue or did, the newest first; none where workers are unversioned.
 
-    The open lifecycles of a build are those of this task queue whose runs are on it now. A build that is neither
-    current nor ramping can be stopped when it has none: `must_stay` is false then. `why` gives the reason, `wake` is
+    The open lifecycles of a build are those of this task queue whose runs are on it now; `pinned` ones keep to it, and
+    the others continue on the current build. A build that is neither current nor ramping can be stopped when it has no
+    pinned ones: `must_stay` is false then. `why` gives the reason, `wake` is
     the command that lets those that only wait leave at once. `since` is when the build became what it is, `workers` is
     the number of its workers that poll. Without an answer of Temporal, the one row has
     `error`.
@@ -65,7 +67,7 @@ async def _read(client: Client, settings: Settings) -> list[dict[str, Any]]:
         found |= {build_name(each.deployment_version): each for each in await _summaries(client, name)}
     newest = sorted(found, key=lambda build: found[build].create_time.ToDatetime(), reverse=True)
     workers = _workers(queue)
-    return [_row(client, each, found[each], counts.get(each, 0), workers.count(each)) for each in newest]
+    return [_row(client, each, found[each], counts.get(each, (0, 0)), workers.count(each)) for each in newest]
 
 
 async def _summaries(client: Client, name: str) -> Iterable[_Summary]:
@@ -81,13 +83,24 @@ async def _summaries(client: Client, name: str) -> Iterable[_Summary]:
     return seen.worker_deployment_info.version_summaries
 
 
-async def _open(client: Client, queue: str) -> dict[str, int]:
-    """The open lifecycles on each build that has some. Temporal groups by no build, so one run on a further build is
-    requested until there is none: a build without open lifecycles costs nothing."""
-    here, counts = f"TaskQueue = '{queue}' and ExecutionStatus = 'Running' and {_BUILD.name}", dict[str, int]()
+async def _open(client: Client, queue: str) -> dict[str, tuple[int, int]]:
+    """The open lifecycles on each build that has some, and how many of them are pinned to it.
+
+    Temporal groups by no build, so one run on a further build is requested until there is none: a build without open
+    lifecycles costs nothing.
+    """
+    here, counts = (
+        f"TaskQueue = '{queue}' and ExecutionStatus = 'Running' and {_BUILD.name}",
+        dict[str, tuple[int, int]](),
+    )
     while (build := await _further(client, here, counts)) is not None:
-        counts[build] = (await client.count_workflows(f"{here} = {_literal(build)}", rpc_timeout=_RPC)).count
+        on_it = f"{here} = {_literal(build)}"
+        counts[build] = await _count(client, on_it), await _count(client, f"{on_it} and {_PINNED}")
     return counts
+
+
+async def _count(client: Client, query: str) -> int:
+    return (await client.count_workflows(query, rpc_timeout=_RPC)).count
 
 
 async def _further(client: Client, here: str, known: Collection[str]) -> str | None:
@@ -102,22 +115,24 @@ def _workers(queue: Queue) -> list[str]:
     return [build for name, build in queue.builds.items() if queue.pollers[name] > recent]
 
 
-_COLUMNS = ("deployment", "build", "status", "open", "workers", "since", "wake")
+_COLUMNS = ("deployment", "build", "status", "open", "pinned", "workers", "since", "wake")
 
 
 def _unknown(error: str) -> dict[str, Any]:
     return dict.fromkeys(_COLUMNS) | {"must_stay": True, "why": "yes: what is open is not known", "error": error}
 
 
-def _row(client: Client, version: str, summary: _Summary, count: int, workers: int) -> dict[str, Any]:
+def _row(client: Client, version: str, summary: _Summary, counts: tuple[int, int], workers: int) -> dict[str, Any]:
     deployment, _, build = version.partition(":")
     status = WorkerDeploymentVersionStatus.Name(summary.status).removeprefix(_STATUS).lower()
-    must_stay, why = _stays(status, count)
+    count, pinned = counts
+    must_stay, why = _stays(status, count, pinned)
     return {
         "deployment": deployment,
         "build": build,
         "status": status,
         "open": count,
+        "pinned": pinned,
         "workers": workers,
         "since": _since(status, summary),
         "must_stay": must_stay,
@@ -135,12 +150,14 @@ def _since(status: str, summary: _Summary) -> datetime | None:
     return since.ToDatetime(UTC) if since.seconds else None
 
 
-def _stays(status: str, count: int) -> tuple[bool, str]:
+def _stays(status: str, count: int, pinned: int) -> tuple[bool, str]:
     """Whether the workers of a build must stay, and until when."""
     if status in _SERVES:
         return True, "yes: new lifecycles begin on it"
-    if count:
+    if pinned:
         return True, "yes: until the last of them has left"
+    if count:
+        return False, "no: those open on it continue on the current build"
     return False, "no: stop its workers"
 
 

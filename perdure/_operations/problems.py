@@ -54,8 +54,8 @@ def _temporal(queues: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 def _builds(unserved: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     for each in unserved:
-        keep = _count(each["open"], "open lifecycle keeps", "open lifecycles keep")
-        yield Problem("build", f"{keep} to build {each['deployment']}:{each['build']}, and no worker of it polls")
+        need = _count(each["open"], "open lifecycle needs", "open lifecycles need")
+        yield Problem("build", f"{need} build {each['deployment']}:{each['build']}, and no worker of it polls")
 
 
 def _queues(queues: Sequence[Mapping[str, Any]], behind: str) -> Iterator[Problem]:

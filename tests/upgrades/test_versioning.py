@@ -46,6 +46,13 @@ async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(entity
         await entity.start()
     async with entity.worker(states.OneMore, deployment=two):
         await entity.world.make_current(two)
+
+        async def listed() -> bool:
+            return {each["build"]: each["open"] for each in await _builds(entity.world)} == {"1": 1, "2": 0}
+
+        await entity.world.until(listed, "it is on the first build, whose workers have ended")
+        [old] = [each for each in await _builds(entity.world) if each["build"] == "1"]
+        assert (old["must_stay"], old["why"]) == (False, "no: those open on it continue on the current build")
         await entity.go()
         assert await entity.end() == "done"
     assert await entity.world.states(PARCEL, "a") == ["starting", "doing", "checked", "done"]

@@ -29,7 +29,7 @@ WAIT = "3 tasks wait in q (workflow), the oldest for 40.0 s"
 @pytest.mark.parametrize(
     ("workers", "found"),
     [
-        (0, ["2 open lifecycles keep to build shop:1, and no worker of it polls", WAIT]),
+        (0, ["2 open lifecycles need build shop:1, and no worker of it polls", WAIT]),
         (1, [f"{WAIT}: its workers are behind"]),
     ],
 )
