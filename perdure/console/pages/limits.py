@@ -3,7 +3,7 @@ whole fleet; and what each tenant has open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from perdure.console.guarding import log
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.contracts.limits import RateLimit
-from perdure.errors import InvalidSetting, PerdureError, TemporalUnavailable
+from perdure.errors import InvalidSetting, NotNow, PerdureError, TemporalUnavailable
 from perdure.logs import log_event
 
 LONGEST_NOTE = 1000
@@ -54,7 +54,7 @@ async def ask(view: View) -> Response:
     rows, problem = await _limits(view, client, limit)
     may = view.person.may_everywhere(Role.ADMINISTER)
     row, was = rows[0] if rows else None, view.query.get("was", "")
-    return view.render("limit.html", limit=limit, row=row, problem=problem, may=may, was=was)
+    return view.render("limit.html", limit=limit, row=row, problem=problem, may=may, was=was, seen=_seen(row))
 
 
 async def change(view: View) -> Response:
@@ -70,7 +70,9 @@ async def change(view: View) -> Response:
         raise client
     if why := await why_not_compared(view.sources.reading(), client, view.config):
         log_event(log, "whether this scope is the database's own is not known", limit=limit.name, error=why)
-    before, _ = await _limits(view, client, limit)
+    before = await read_limit(client, limit, view.config.queue)
+    if any(view.form.get(name, value) != value for name, value in _seen(before).items()):
+        raise NotNow(_changed(before))
     row = await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
     view.sources.outdate()
     log_event(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
@@ -94,11 +96,22 @@ async def _limits(
         return [], str(error)
 
 
-def _was(before: Sequence[dict[str, Any]]) -> str:
+def _seen(row: Mapping[str, Any] | None) -> dict[str, str]:
+    """What a change must find as the form showed it, so that it ends no stop that its person has not seen."""
+    if row is None or row["set_at"] is None:
+        return {"set_to": "", "set_at": ""}
+    return {"set_to": f"{row['set_to']:.7g}", "set_at": row["set_at"].isoformat()}
+
+
+def _changed(row: Mapping[str, Any]) -> str:
+    who, why = row["set_by"] or "somebody", f": {row['note']}" if row["note"] else ""
+    rate = "back to the rate in the code" if row["set_to"] is None else f"to {row['set_to']:.7g} a second"
+    return f"{row['limit']} was set {rate} by {who} since the form was loaded{why}. Load it again"
+
+
+def _was(before: Mapping[str, Any]) -> str:
     """What was in force, as the form that undoes a change has it."""
-    if not before:
-        return ""
-    return "code" if before[0]["set_by"] is None else f"{before[0]['set_to']:.7g}"
+    return "code" if before["set_by"] is None else f"{before['set_to']:.7g}"
 
 
 def _limit(view: View) -> RateLimit:

@@ -1,4 +1,5 @@
-"""A form that was loaded about one effect does nothing to another effect of the same entity."""
+"""A form that was loaded about one effect does nothing to another effect of the same entity, and one that was loaded
+before a limit was changed does not change it back."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.apps.contracts import Booking
+from tests.apps.limited import app as limited
 from tests.apps.pairs import Pair, app
+from tests.command import perdure
 from tests.integration.console.browsing import open_console, readable
 from tests.integration.operations.acts import LOST
 from tests.world import World
@@ -100,3 +103,20 @@ async def test_an_entity_that_has_gone_on_since_the_form_was_loaded_is_not_cance
         assert "has gone on, was restarted or attempted again since the form was loaded" in readable(late.text)
         await bob.send(act, "/act/cancel")
         assert await world.ended("pair", "a") == "cancelled"
+
+
+@pytest.mark.world(limited)
+async def test_who_looked_at_another_rate_does_not_end_a_stop(world: World) -> None:
+    async with open_console(world, app=limited) as site:
+        ann, path, about = site.browser("ann", "administer"), "/limits/account", ("--app", "tests.apps.limited:app")
+        theirs = await ann.form(path, path)
+        await perdure(world, "limit", "account", "0", "--by", "bob", "--note", "they are down", *about)
+        change = {"rate_of": "number", "per_second": "12", "note": "a little faster"}
+        late = await ann.http.post(path, data={**theirs, **change})
+        assert late.status_code == 409
+        words = "account was set to 0 a second by bob since the form was loaded: they are down. Load it again"
+        assert words in readable(late.text)
+        assert "0 a second, set by bob" in readable(await ann.get(path))
+        assert "they are down" in readable(await ann.get(path))
+        sent = await ann.send(path, path, **change)
+        assert "account: 12 a second, for all workers" in readable(sent.text)
