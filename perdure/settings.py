@@ -31,8 +31,8 @@ _FORMS = {
     "PERDURE_DATABASE_URL": _DATABASE,
     "PERDURE_COLUMN_DATABASE_URL": _DATABASE,
     "PERDURE_ERASURE_DATABASE_URL": _DATABASE,
-    "PERDURE_TASK_QUEUE": "a name without colons and spaces",
-    "PERDURE_DEPLOYMENT": "NAME:BUILD, or NAME:BUILD:auto",
+    "PERDURE_TASK_QUEUE": "a name without colons, spaces, quotes and backslashes",
+    "PERDURE_DEPLOYMENT": "NAME:BUILD, or NAME:BUILD:auto, without spaces, quotes and backslashes",
     "PERDURE_METRICS": "otlp, or prometheus:HOST:PORT",
     "PERDURE_HEALTH": "HOST:PORT",
     "PERDURE_WEB_UI": "https://HOST",
@@ -109,7 +109,8 @@ class Settings(BaseSettings):
     column_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
     erasure_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
     scope: Scope | None = None
-    task_queue: str = Field(default="perdure", max_length=200, pattern=r"^[^:\s]+$")
+    # Lists of workflows name the task queue and the build, and Temporal finds none with a double quote or a backslash.
+    task_queue: str = Field(default="perdure", max_length=200, pattern=r"^[^:\s'\"\\]+$")
     graceful_shutdown_timeout: float = Field(default=10.0, ge=0, le=3600)
     connections: int = Field(default=5, ge=2, le=100)
     max_cached_workflows: int = Field(default=1000, ge=0)
@@ -120,7 +121,7 @@ class Settings(BaseSettings):
     reconciliation: bool = True
     gauges: bool = True
     relay_poll_interval: float = Field(default=0.2, gt=0, le=60)
-    deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$", validate_default=True)
+    deployment: str | None = Field(default=None, pattern=r"^[^:.\s'\"\\]+:[^:\s'\"\\]+(:auto)?$", validate_default=True)
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     traces: Literal["otlp"] | None = None

@@ -93,7 +93,7 @@ async def _open(client: Client, queue: str) -> dict[str, tuple[int, int]]:
         f"TaskQueue = '{queue}' and ExecutionStatus = 'Running' and {_BUILD.name}",
         dict[str, tuple[int, int]](),
     )
-    while (build := await _further(client, here, counts)) is not None:
+    while (build := await _further(client, here, counts)) is not None and build not in counts:
         on_it = f"{here} = {_literal(build)}"
         counts[build] = await _count(client, on_it), await _count(client, f"{on_it} and {_PINNED}")
     return counts

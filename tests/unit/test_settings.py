@@ -136,3 +136,16 @@ def test_each_variable_that_the_library_reads_is_known() -> None:
     text = "".join(each.read_text() for each in CODE.rglob("*.py") if each.name != "settings.py")
     read = set(re.findall(r'"PERDURE_([A-Z_]*[A-Z])[="]', text))
     assert read <= {*map(str.upper, Settings.model_fields), *_BESIDE}
+
+
+@pytest.mark.parametrize("mark", ["'", '"', "\\"])
+def test_names_that_stand_in_queries_to_temporal_have_no_quotes(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, given in (
+        ("TASK_QUEUE", f"o{mark}neil"),
+        ("DEPLOYMENT", f"shop{mark}:1"),
+        ("DEPLOYMENT", f"shop:1{mark}"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"PERDURE_{name}", given)
+            with pytest.raises(InvalidSetting, match=r"without .*quotes and backslashes"):
+                settings()
