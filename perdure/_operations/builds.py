@@ -35,10 +35,9 @@ async def read_builds(client: Client | PerdureError, settings: Settings) -> list
 
     The open lifecycles of a build are those of this task queue whose runs are on it now; `pinned` ones keep to it, and
     the others continue on the current build. A build that is neither current nor ramping can be stopped when it has no
-    pinned ones: `must_stay` is false then. `why` gives the reason, `wake` is
-    the command that lets those that only wait leave at once. `since` is when the build became what it is, `workers` is
-    the number of its workers that poll. Without an answer of Temporal, the one row has
-    `error`.
+    pinned ones: `must_stay` is false then. `why` gives the reason, `wake` is the command that lets those that only wait
+    leave at once. `since` is when the build became what it is, `workers` is the number of its workers that poll. If
+    Temporal did not answer, the one row has `error`.
     """
     try:
         if isinstance(client, PerdureError):
@@ -89,10 +88,8 @@ async def _open(client: Client, queue: str) -> dict[str, tuple[int, int]]:
     Temporal groups by no build, so one run on a further build is requested until there is none: a build without open
     lifecycles costs nothing.
     """
-    here, counts = (
-        f"TaskQueue = '{queue}' and ExecutionStatus = 'Running' and {_BUILD.name}",
-        dict[str, tuple[int, int]](),
-    )
+    here = f"TaskQueue = '{queue}' and ExecutionStatus = 'Running' and {_BUILD.name}"
+    counts: dict[str, tuple[int, int]] = {}
     while (build := await _further(client, here, counts)) is not None and build not in counts:
         on_it = f"{here} = {_literal(build)}"
         counts[build] = await _count(client, on_it), await _count(client, f"{on_it} and {_PINNED}")
@@ -106,7 +103,9 @@ async def _count(client: Client, query: str) -> int:
 async def _further(client: Client, here: str, known: Collection[str]) -> str | None:
     others = f" and {_BUILD.name} not in ({', '.join(map(_literal, known))})" if known else ""
     listed = client.list_workflows(f"{here} is not null{others}", limit=1, page_size=1, rpc_timeout=_RPC)
-    return next(iter([run.typed_search_attributes[_BUILD] async for run in listed]), None)
+    async for run in listed:
+        return run.typed_search_attributes[_BUILD]
+    return None
 
 
 def _workers(queue: Queue) -> list[str]:
