@@ -40,8 +40,8 @@ def limit(
 ) -> None:
     """Show the rates of limits; with a number, change one for all workers, at once and until it is changed again.
 
-    Temporal keeps the number: it outlives workers and deploys. Exit status 1 if Temporal gave no answer, or
-    does not keep to the number because its own bound is lower.
+    Temporal keeps the number: it outlives workers and deploys. Exit status 1 if Temporal gave no answer, does not keep
+    to the number because its own bound is lower, or no worker polls the task queue of the limit.
     """
     if per_second is not None and as_declared:
         refuse("give a number, or --as-declared", 2)
@@ -78,11 +78,14 @@ async def _do(
 
 
 def _report(row: Mapping[str, Any]) -> bool:
-    """Whether what was set is in force."""
+    """Whether what was set is in force, for workers that run."""
     if not row["pollers"]:
-        print_note(f"no worker has polled the task queue {row['task_queue']} in the last five minutes")
+        complain(
+            f"the rate is stored, and no worker has polled {row['task_queue']} in the last five minutes: "
+            "if workers run, their PERDURE_TASK_QUEUE, PERDURE_SCOPE or namespace is another one, and they go on"
+        )
     if row["set_to"] in (None, row["per_second"]):
-        return True
+        return bool(row["pollers"])
     complain(
         f"{row['set_to']:.7g} a second is not in force, {row['per_second']:.7g} is: Temporal allows no more for a task "
         "queue (`admin.matchingNamespaceTaskqueueToPartitionDispatchRate` in its dynamic configuration)"

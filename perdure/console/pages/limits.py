@@ -79,7 +79,8 @@ async def change(view: View) -> Response:
     words = "as declared" if rate is None else f"{row['per_second']:.7g} a second"
     if row["set_to"] not in (None, row["per_second"]):
         words += f" (Temporal allows no more, and not {row['set_to']:.7g})"
-    notice = view.signed_notice(f"{limit.name}: {words}, for all workers")
+    polled = "" if row["pollers"] else f"; none has polled {row['task_queue']} in the last five minutes"
+    notice = view.signed_notice(f"{limit.name}: {words}, for all workers{polled}")
     return view.redirect("/limits", notice=notice, changed=limit.name, was=_was(before))
 
 

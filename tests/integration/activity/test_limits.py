@@ -104,10 +104,23 @@ async def test_no_rate_is_changed_for_a_scope_that_is_not_the_databases_own(limi
     # To stop the effects, nobody has to wait for PostgreSQL.
     nowhere = f"postgresql://{nobody()}/shop"
     end = await perdure(limited, "limit", "account", "0", "--by", "ann", *APP, PERDURE_DATABASE_URL=nowhere)
-    assert end.exit_code == 0, end.output
     assert "whether this scope is the database's own is not known: no PostgreSQL answers at" in end.stderr
-    assert f"no worker has polled the task queue perdure:{limited.scope}.account" in end.stderr
     assert (await shown(limited))["per_second"] == 0
+
+
+async def test_a_rate_of_a_task_queue_that_no_worker_polls_is_stored_and_reported(limited: World) -> None:
+    async with limited.worker(app):
+
+        async def polled() -> bool:
+            return bool((await shown(limited))["pollers"])
+
+        await limited.until(polled, "the worker polls the queue of the limit")
+        stop = ("limit", "account", "0", "--by", "ann", *APP)
+        end = await perdure(limited, *stop, PERDURE_TASK_QUEUE="orders")
+        assert end.exit_code == 1
+        assert f"no worker has polled orders:{limited.scope}.account" in end.stderr
+        assert (await shown(limited))["per_second"] == 10
+        assert (await perdure(limited, *stop)).exit_code == 0
 
 
 async def test_an_attempt_that_expires_in_the_queue_is_never_called(limited: World) -> None:
@@ -194,7 +207,7 @@ async def asked_to_end(world: World, entity_id: str) -> bool:
 async def shown(world: World, *arguments: str) -> dict[str, Any]:
     """What `perdure limit` says."""
     end = await perdure(world, "limit", *arguments, "--json", *APP)
-    assert end.exit_code == 0, end.output
     [line] = end.stdout.splitlines()
     found: dict[str, Any] = json.loads(line)
+    assert end.exit_code == (1 if "--by" in arguments and not found["pollers"] else 0), end.output
     return found
