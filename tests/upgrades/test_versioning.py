@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 
 from perdure import Settings
 from perdure.errors import InvalidSetting
@@ -75,6 +76,27 @@ async def test_status_shows_the_builds_of_a_deployment_that_was_renamed(entity: 
             return found == {old: (1, True), new: (1, True)}
 
         await world.until(shown, "one lifecycle on each build")
+
+
+async def test_status_shows_the_builds_that_were_left_for_unversioned_workers(entity: EditedEntity) -> None:
+    world = entity.world
+    name = f"shop-{world.scope}"
+    async with entity.worker(effects.Limited, deployment=f"{name}:1"):
+        await world.make_current(f"{name}:1")
+        await entity.start()
+        await world.asked(PARCEL, "a")
+    async with entity.worker(effects.Limited):
+        unversioned = SetWorkerDeploymentCurrentVersionRequest(
+            namespace="default", deployment_name=name, ignore_missing_task_queues=True
+        )
+        await world.temporal_client.workflow_service.set_worker_deployment_current_version(unversioned)
+
+        async def shown() -> bool:
+            return [(each["status"], each["open"], each["must_stay"]) for each in await _builds(world)] == [
+                ("draining", 1, True)
+            ]
+
+        await world.until(shown, "one lifecycle on the build that was left")
 
 
 async def test_show_names_the_build_that_a_pinned_lifecycle_waits_for(entity: EditedEntity) -> None:
