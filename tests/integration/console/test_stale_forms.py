@@ -111,7 +111,7 @@ async def test_who_looked_at_another_rate_does_not_end_a_stop(world: World) -> N
         ann, path, about = site.browser("ann", "administer"), "/limits/account", ("--app", "tests.apps.limited:app")
         theirs = await ann.form(path, path)
         await perdure(world, "limit", "account", "0", "--by", "bob", "--note", "they are down", *about)
-        change = {"rate_of": "number", "per_second": "12", "note": "a little faster"}
+        change: dict[str, Any] = {"rate_of": "number", "per_second": "12", "note": "a little faster"}
         late = await ann.http.post(path, data={**theirs, **change})
         assert late.status_code == 409
         words = "account was set to 0 a second by bob since the form was loaded: they are down. Load it again"
