@@ -118,7 +118,7 @@ async def from_server(app: App, config: Settings, query: str | None = None) -> A
         InvalidSetting: the server cannot read the query.
     """
     client = await connect(PerdurePlugin(app, config))
-    asked = query or _open_on(config.queue)
+    asked = query or f"ExecutionStatus = 'Running' and TaskQueue = '{config.queue}'"
     try:
         async for run in client.list_workflows(asked):
             if query or run.id.startswith(workflow_prefix(run.workflow_type, config.scope)):
@@ -145,12 +145,6 @@ async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> Asyn
         except OSError as error:
             raise UnusableFile(f"{file} can't be written: {error.strerror}") from None
         yield history
-
-
-def _open_on(queue: str) -> str:
-    """The list filter of what is open on a task queue."""
-    quoted = queue.replace("'", "''")
-    return f"ExecutionStatus = 'Running' and TaskQueue = '{quoted}'"
 
 
 def _begin(history: WorkflowHistory) -> tuple[str, str]:

@@ -97,20 +97,6 @@ async def test_open_runs_of_a_lifecycle_that_the_code_does_not_have_are_named(wo
     assert by_query == (0, ["1 runs replayed, 0 can't be followed, 2 of other workflows"], "")
 
 
-async def test_a_task_queue_whose_name_has_an_apostrophe_is_read(world: World) -> None:
-    entity, queue = EditedEntity(world), "o'neil"
-    async with entity.worker(effects.Escalating, task_queue=queue):
-        await entity.start()
-        await world.asked(PARCEL)
-
-    async def listed() -> bool:
-        _, lines, complained = await _replay_from_server(world, "tests.upgrades.apps:before", PERDURE_TASK_QUEUE=queue)
-        assert not complained
-        return lines == ["1 runs replayed, 0 can't be followed, 0 of other workflows"]
-
-    await world.until(listed, "the server's list knows it")
-
-
 async def test_a_query_that_temporal_cannot_read_is_named(world: World) -> None:
     status, _, complained = await _replay_from_server(world, "tests.upgrades.apps:before", "--query", "Nothing = 'a'")
     assert status != 0
