@@ -39,10 +39,10 @@ def grant(
 ) -> None:
     """Give a role what it needs for one purpose, and nothing else. A role may have several purposes.
 
-    Repeat it with other lifecycles or tenants to replace those that were granted for this purpose. With `--as column`
-    and --app, the columns that the app's lifecycles declare are put on record, those that they no longer declare are
-    removed from it, and the role may write them. --app also
-    names lifecycles of which the database has no entity yet. Prints the SQL that it ran.
+    Repeat it with other lifecycles or tenants to replace those that were granted for this purpose. The role then loses
+    what none of its purposes gives any more. With `--as column` and --app, the columns that the app's lifecycles
+    declare are put on record, those that they no longer declare are removed from it, and the role may write them. --app
+    also names lifecycles of which the database has no entity yet. Prints the SQL that it ran.
     """
     given = Grant(role, kind, tuple(lifecycle or ()), tuple(tenant or ()))
     if kind is Kind.COLUMN and app is None:

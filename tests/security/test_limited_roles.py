@@ -1,4 +1,4 @@
-"""A role that is limited to lifecycles sees these, whatever is granted to others and however roles are named."""
+"""A role that is limited to lifecycles sees these, whatever it and others were granted and however roles are named."""
 
 from __future__ import annotations
 
@@ -139,3 +139,95 @@ async def test_a_role_of_the_same_name_on_another_server_has_a_permission_once_i
     assert await may_cancel(roles, name) == []
     await operate(world, name)
     assert await may_cancel(roles, name) == ["lookup"]
+
+
+async def rights(world: World, role: str) -> list[str]:
+    """The rights of a role on tables, columns and functions."""
+    return [
+        row[0]
+        for row in await world.db.fetch(
+            """
+            select a.privilege_type || ' ' || c.oid::regclass from pg_class c, aclexplode(c.relacl) a
+            where a.grantee = $1::text::regrole
+            union all select a.privilege_type || ' ' || c.oid::regclass || '.' || t.attname
+            from pg_attribute t join pg_class c on c.oid = t.attrelid, aclexplode(t.attacl) a
+            where a.grantee = $1::text::regrole
+            union all select 'EXECUTE ' || p.oid::regprocedure from pg_proc p, aclexplode(p.proacl) a
+            where a.grantee = $1::text::regrole
+            order by 1""",
+            role,
+        )
+    ]
+
+
+async def mark_till(world: World) -> None:
+    """Make a table and a function of an application, which it marks for readers and operators."""
+    await world.db.execute(
+        "create schema shop; create table shop.till (name text); create table shop.safe (name text); "
+        "comment on table shop.till is 'perdure:reader Tills.'; "
+        "create function shop.close_till() returns int language sql as 'select 1'; "
+        "revoke all on function shop.close_till from public; "
+        "comment on function shop.close_till is 'perdure:operator Closes it.'"
+    )
+
+
+@pytest.mark.parametrize("kind", ["app", "reader", "operator", "console", "callbacks"])
+async def test_a_role_that_is_limited_later_has_the_rights_of_one_that_was_limited_at_first(
+    world: World, roles: Roles, kind: str
+) -> None:
+    await mark_till(world)
+    later, at_first = await roles.make(kind), await roles.make(kind)
+    await perdure(world, "grant", later, "--as", kind)
+    for role in (later, at_first):
+        await perdure(world, "grant", role, "--as", kind, "--lifecycle", "lookup")
+    assert await rights(world, later) == await rights(world, at_first)
+
+
+async def test_a_role_whose_limited_callbacks_are_taken_back_signals_nothing(world: World, roles: Roles) -> None:
+    name = await roles.make("web")
+    await perdure(world, "grant", name, "--as", "callbacks", "--lifecycle", "lookup")
+    await perdure(world, "grant", name, "--as", "callbacks")
+    assert await rights(world, name) == []
+
+
+async def test_a_role_that_is_limited_for_one_purpose_keeps_what_another_gives(world: World, roles: Roles) -> None:
+    await mark_till(world)
+    name = await roles.make("ann")
+    for kind in ("worker", "operator"):
+        await perdure(world, "grant", name, "--as", kind)
+    had = await rights(world, name)
+    await perdure(world, "grant", name, "--as", "reader")
+    assert await rights(world, name) == had
+    await grant(world, name, "lookup")
+    assert set(had) <= set(await rights(world, name))
+
+
+async def test_what_an_owner_gave_or_has_is_not_taken_back_with_a_grant(world: World, roles: Roles) -> None:
+    await mark_till(world)
+    name = await roles.make("ann")
+    await world.db.execute(f"alter table shop.till owner to {name}; grant select on shop.safe to {name}")
+    await world.db.execute(f"grant usage on schema shop to {name}")
+    await perdure(world, "grant", name, "--as", "reader")
+    await grant(world, name, "lookup")
+    session = await roles.connect(name)
+    for table in ("till", "safe"):
+        assert await session.fetchval(f"select count(*) from shop.{table}") == 0
+
+
+async def test_a_renamed_role_that_is_limited_loses_what_it_was_granted_under_its_old_name(
+    world: World, roles: Roles
+) -> None:
+    old, at_first = await roles.make("ann"), await roles.make("bob")
+    await perdure(world, "grant", old, "--as", "reader")
+    now = await roles.rename(old)
+    for role in (now, at_first):
+        await grant(world, role, "lookup")
+    assert await rights(world, now) == await rights(world, at_first)
+
+
+async def test_the_owner_of_the_schema_loses_nothing_by_a_grant(world: World, roles: Roles) -> None:
+    owner = await world.db.fetchval("select nspowner::regrole::text from pg_namespace where nspname = 'perdure'")
+    await perdure(world, "grant", owner, "--as", "reader")
+    had = await rights(world, owner)
+    await grant(world, owner, "lookup")
+    assert set(had) <= set(await rights(world, owner))

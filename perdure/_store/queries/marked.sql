@@ -1,9 +1,14 @@
--- What applications made for a kind of roles, by the first word of its comment: tables and views to read, functions to call.
-select quote_ident(n.nspname) as schema, 'execute on function ' || p.oid::regprocedure as may
-from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-where split_part(obj_description(p.oid, 'pg_proc'), ' ', 1) = any ($1::text[])
-union all
-select quote_ident(n.nspname), format('select on %I.%I', n.nspname, c.relname)
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'v', 'm') and split_part(obj_description(c.oid, 'pg_class'), ' ', 1) = any ($1::text[])
-order by 2
+-- What applications made for a kind of roles, by the first word of its comment: tables and views to read, functions to call. Without
+-- what the role $2 owns, which needs no right there.
+select x.mark, quote_ident(n.nspname) as schema, x.what, x.may
+from (
+    select split_part(obj_description(oid, 'pg_proc'), ' ', 1), pronamespace, proowner, 'function ' || oid::regprocedure, 'execute'
+    from pg_proc
+    union all
+    select split_part(obj_description(oid, 'pg_class'), ' ', 1), relnamespace, relowner,
+        (select format('%I.%I', nspname, relname) from pg_namespace where oid = relnamespace), 'select'
+    from pg_class where relkind in ('r', 'p', 'v', 'm')
+) x (mark, namespace, owner, what, may)
+join pg_namespace n on n.oid = x.namespace join pg_roles r on r.oid = x.owner
+where x.mark = any ($1::text[]) and r.rolname <> $2
+order by x.may, x.what

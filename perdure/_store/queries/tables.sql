@@ -1,9 +1,8 @@
--- The tables of the schema, and whether they have the columns `lifecycle`, `id` and `tenant`; without the months, whose rights are
--- those of their parents. `columns` has all columns but `session_role`, which PostgreSQL fills in; `grantees` has the other roles than
+-- The tables of the schema, whether their rows are of entities, and whether they have the tenant; without the months, whose rights
+-- are those of their parents. `columns` has all columns but `session_role`, which PostgreSQL fills in; `grantees` has the other roles than
 -- $1 with a right on the table and without a policy; `policies` has those that grants made for $1, by any name.
 select quote_ident(c.relname) as name, c.relrowsecurity as secured,
-    exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'lifecycle') as of_lifecycle,
-    exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id') as of_entity,
+    (select count(*) from pg_attribute a where a.attrelid = c.oid and a.attname in ('lifecycle', 'id')) = 2 as of_entity,
     exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant') as of_tenant,
     (select string_agg(quote_ident(a.attname), ', ' order by a.attnum) from pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attname <> 'session_role') as columns,

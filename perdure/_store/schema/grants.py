@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import asyncpg
 
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import DISPATCHED, RIGHTS, Kind
-from perdure._store.sql import queries, shared
+from perdure._store.sql import queries
 from perdure.errors import InvalidSetting
 
 query = queries(__name__)
@@ -50,7 +52,8 @@ class Grant:
 
 
 async def statements(connection: Connection, grant: Grant) -> list[str]:
-    """The statements that give the role these rights beside those of other kinds that it has.
+    """The statements that give the role these rights beside those of other kinds that it has, and take back those
+    that it was granted before and that none of its kinds gives any more.
 
     Raises:
         InvalidSetting: there is no such role, or this kind of role can't be limited.
@@ -60,18 +63,29 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
         raise InvalidSetting(f"there is no role {grant.role!r} in this PostgreSQL: create role ... login, first")
     if grant.scoped and not RIGHTS[grant.kind].scoped:
         raise InvalidSetting(f"a role of kind {grant.kind} can't be limited to lifecycles or tenants: leave them out")
+    before, others = await _granted(connection, grant)
+    objects = await _Objects.read(connection, grant.role)
+    given, after = objects.rights([grant]), set(objects.rights([grant, *others]))
+    taken = [] if role["owner"] else [each for each in objects.rights(before) if each not in after]
     name = role["name"]
-    found = [f"grant usage on schema perdure to {name}"]
+    found = [f"grant usage on schema {each} to {name}" for each in ("perdure", *objects.schemas(grant))]
     found += await _permissions(connection, grant, role["oid"])
-    found += await _functions(connection, grant, name)
-    found += await _tables(connection, grant, role)
-    if RIGHTS[grant.kind].sequences:
-        found.append(f"grant usage on all sequences in schema perdure to {name}")
-    if grant.kind is Kind.CALLBACKS or not grant.scoped:  # no policy limits what is an application's own
-        marked = await connection.fetch(query("marked"), list(MARKS.get(grant.kind, ())))
-        found += [f"grant usage on schema {each['schema']} to {name}" for each in marked]
-        found += [f"grant {each['may']} to {name}" for each in marked]
+    found += [f"revoke {may} on {what} from {name}" for what, may in _joined(taken)]
+    found += [f"grant {may} on {what} to {name}" for what, may in _joined(given)]
+    for table in objects.tables:
+        found += await _policies(connection, role, table, [grant])
     return list(dict.fromkeys(found))
+
+
+async def _granted(connection: Connection, grant: Grant) -> tuple[list[Grant], list[Grant]]:
+    """What the role may have from earlier grants, and what of it counts beside the new grant."""
+    before, others = [], []
+    for each in await connection.fetch(query("permissions_of_role"), grant.role):
+        one = Grant(grant.role, Kind(each["kind"]), tuple(each["lifecycles"]), tuple(each["tenants"]))
+        before.append(one)
+        if each["counts"] and one.kind is not grant.kind:
+            others.append(one)
+    return before, others
 
 
 async def _permissions(connection: Connection, grant: Grant, oid: str) -> list[str]:
@@ -91,19 +105,51 @@ async def _permissions(connection: Connection, grant: Grant, oid: str) -> list[s
     return [*found, f"insert into perdure.permission (role, role_oid, kind, lifecycle, tenant) values {rows}"]
 
 
-async def _functions(connection: Connection, grant: Grant, name: str) -> list[str]:
-    """A right without limits is taken back where no kind of the role's gives it any more."""
-    known = await connection.fetch(_FUNCTIONS)
-    names = [each["name"] for each in known]
-    wanted, unlimited = set(_wanted(grant, names)), set()
-    for each in await connection.fetch(shared("permissions_of_role"), grant.role, str(grant.kind)):
-        other = Grant(grant.role, Kind(each["kind"]), *_one(each["lifecycle"]), *_one(each["tenant"]))
-        unlimited |= set(_wanted(other, names))
-    taken = {f"{each}_any" for each in DISPATCHED if f"{each}_scoped" in wanted} - unlimited
-    return [
-        *(f"revoke execute on function {each['function']} from {name}" for each in known if each["name"] in taken),
-        *(f"grant execute on function {each['function']} to {name}" for each in known if each["name"] in wanted),
-    ]
+_Right = tuple[str, str]
+"""An object and a privilege."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """What a role can have rights on: functions and tables of the schema, and what applications marked."""
+
+    functions: list[asyncpg.Record]
+    tables: list[asyncpg.Record]
+    marked: list[asyncpg.Record]
+
+    @classmethod
+    async def read(cls, connection: Connection, role: str) -> _Objects:
+        """Read them."""
+        marks = sorted({mark for marks in MARKS.values() for mark in marks})
+        return cls(
+            await connection.fetch(_FUNCTIONS),
+            await connection.fetch(query("tables"), role),
+            await connection.fetch(query("marked"), marks, role),
+        )
+
+    def rights(self, grants: Sequence[Grant]) -> list[_Right]:
+        """What these grants give."""
+        return list(dict.fromkeys(right for grant in grants for right in self._rights(grant)))
+
+    def schemas(self, grant: Grant) -> list[str]:
+        """The schemas of what is marked for this grant. No grant takes them back: alone they disclose nothing."""
+        return [each["schema"] for each in self._marked(grant)]
+
+    def _rights(self, grant: Grant) -> Iterator[_Right]:
+        wanted = _wanted(grant, [each["name"] for each in self.functions])
+        yield from ((f"function {each['function']}", "execute") for each in self.functions if each["name"] in wanted)
+        for table in self.tables:
+            for may in _may(grant, table):
+                audited = may == "insert" and table["name"] == "transition"
+                yield f"perdure.{table['name']}", f"insert ({table['columns']})" if audited else may
+        if RIGHTS[grant.kind].sequences:
+            yield "all sequences in schema perdure", "usage"
+        yield from ((each["what"], each["may"]) for each in self._marked(grant))
+
+    def _marked(self, grant: Grant) -> list[asyncpg.Record]:
+        if grant.scoped and grant.kind is not Kind.CALLBACKS:  # no policy limits what is an application's own
+            return []
+        return [each for each in self.marked if each["mark"] in MARKS.get(grant.kind, ())]
 
 
 def _wanted(grant: Grant, known: Sequence[str]) -> list[str]:
@@ -114,32 +160,30 @@ def _wanted(grant: Grant, known: Sequence[str]) -> list[str]:
     return [limited.get(each, each) for each in names]
 
 
-async def _tables(connection: Connection, grant: Grant, role: asyncpg.Record) -> list[str]:
-    """Rights on tables; where a role is limited, policies: PostgreSQL then needs one for each role that has a right."""
-    rights, name = RIGHTS[grant.kind], role["name"]
-    found = []
-    for table in await connection.fetch(query("tables"), grant.role):
-        may = rights.tables.get(table["name"], rights.usual)
-        on = f"perdure.{table['name']}"
-        if grant.scoped and table["name"] == "database" and grant.kind in (Kind.OPERATOR, Kind.CONSOLE):
-            found.append(f"grant select on {on} to {name}")  # compared before an act; it has nothing of an entity
-            continue
-        if not may or (grant.scoped and not (table["of_lifecycle"] and table["of_entity"])):
-            continue
-        if "insert" in may and table["name"] == "transition":
-            others = ", ".join(each for each in may if each != "insert")
-            found += [f"grant {others} on {on} to {name}", f"grant insert ({table['columns']}) on {on} to {name}"]
-        else:
-            found.append(f"grant {', '.join(may)} on {on} to {name}")
-        if table["secured"] or grant.scoped:
-            found += await _policies(connection, grant, role, table)
-    return found
+def _may(grant: Grant, table: asyncpg.Record) -> tuple[str, ...]:
+    if not grant.scoped or table["of_entity"]:
+        return RIGHTS[grant.kind].tables.get(table["name"], RIGHTS[grant.kind].usual)
+    compared = table["name"] == "database" and grant.kind in (Kind.OPERATOR, Kind.CONSOLE)
+    return ("select",) if compared else ()  # compared before an act; it has nothing of an entity
 
 
-async def _policies(connection: Connection, grant: Grant, role: asyncpg.Record, table: asyncpg.Record) -> list[str]:
-    """Where row level security begins, each other role with a right sees what it saw before. Later none gets a policy
+def _joined(rights: Sequence[_Right]) -> Iterator[_Right]:
+    for what, each in groupby(rights, key=itemgetter(0)):
+        yield what, ", ".join(may for _, may in each)
+
+
+async def _policies(
+    connection: Connection, role: asyncpg.Record, table: asyncpg.Record, grants: Sequence[Grant]
+) -> list[str]:
+    """The policy by which the role sees what these grants let it see.
+
+    Where row level security begins, each other role with a right sees what it saw before. Later none gets a policy
     from another role's grant: it may be a limited role that has lost its own.
     """
+    giving = [each for each in grants if _may(each, table)]
+    limited = [each for each in giving if each.scoped]
+    if not giving or not table["of_entity"] or not (table["secured"] or limited):
+        return []
     on = f"perdure.{table['name']}"
     found = []
     if not table["secured"]:
@@ -147,8 +191,12 @@ async def _policies(connection: Connection, grant: Grant, role: asyncpg.Record, 
         for other in await connection.fetch(query("roles"), table["grantees"]):
             found += _policy(on, other, "true", "all")
     found += [f"drop policy if exists {each} on {on}" for each in table["policies"]]
-    limit = await _limit(connection, grant, table)
-    return [*found, *_policy(on, role, limit, "select" if grant.scoped else "all")]
+    if len(limited) < len(giving):
+        found += _policy(on, role, "true", "all")
+    elif limited:
+        limits = [await _limit(connection, each, table) for each in limited]
+        found += _policy(on, role, " or ".join(limits), "select")
+    return found
 
 
 def _policy(on: str, role: asyncpg.Record, limit: str, verb: str) -> list[str]:
@@ -168,12 +216,8 @@ async def _limit(connection: Connection, grant: Grant, table: asyncpg.Record) ->
         same = f"e.lifecycle = {table['name']}.lifecycle and e.id = {table['name']}.id and e.tenant in ({tenants})"
         recorded = [f"exists (select from perdure.{each} e where {same})" for each in ("entity", "finished", "ident")]
         parts.append(f"tenant in ({tenants})" if table["of_tenant"] else f"({' or '.join(recorded)})")
-    return " and ".join(parts) or "true"
+    return " and ".join(parts)
 
 
 async def _literals(connection: Connection, texts: Sequence[str]) -> list[str]:
     return [row[0] for row in await connection.fetch(_LITERAL, list(texts))]
-
-
-def _one(text: str | None) -> tuple[tuple[str, ...]]:
-    return ((text,) if text else (),)
