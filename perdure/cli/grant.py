@@ -10,7 +10,7 @@ import typer
 
 from perdure._operations.selection import known_lifecycles
 from perdure._store.schema import Connection
-from perdure._store.schema.grants import Grant, statements
+from perdure._store.schema.grants import ALONE, Grant, statements
 from perdure._store.schema.kinds import Kind
 from perdure._text.shown import one_line
 from perdure._worker.columns import declare
@@ -58,6 +58,7 @@ async def _grant(given: Grant, app: App | None) -> list[str]:
     async with transaction() as connection:
         if not await connection.fetchval(_OWNS):  # PostgreSQL only warns where there is no grant option
             raise NotPermitted("only the owner of the schema can grant rights in it: run `perdure grant` as its owner")
+        await connection.execute(ALONE)
         await _check(connection, given, app)
         found = await statements(connection, given)
         if given.kind is Kind.COLUMN and app is not None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 
 import asyncpg
 import pytest
 
+from perdure._store.schema.grants import ALONE, Grant, statements
+from perdure._store.schema.kinds import Kind
 from tests.apps.contracts import Booking
 from tests.security.conftest import Roles, perdure
 from tests.world import World
+
+WAITING = """
+    select exists (select from pg_locks l join pg_database d on d.oid = l.database
+        where d.datname = current_database() and not l.granted)"""
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +146,40 @@ async def test_a_role_of_the_same_name_on_another_server_has_a_permission_once_i
     assert await may_cancel(roles, name) == []
     await operate(world, name)
     assert await may_cancel(roles, name) == ["lookup"]
+
+
+async def test_a_role_sees_what_any_of_its_purposes_lets_it_see(world: World, roles: Roles) -> None:
+    limited, worker = await roles.make("ann"), await roles.make("worker")
+    await grant(world, limited, "repeat-inline")
+    await operate(world, limited)
+    await perdure(world, "grant", worker, "--as", "worker")
+    await grant(world, worker, "lookup")
+    for role in (limited, worker):
+        assert await seen(roles, role) == ["lookup", "repeat-inline"]
+    finish = "delete from perdure.entity where lifecycle = 'repeat-inline'"  # as a worker does once an entity has ended
+    assert await (await roles.connect(worker)).execute(finish) == "DELETE 1"
+
+
+async def test_grants_to_one_role_wait_for_each_other(world: World, roles: Roles) -> None:
+    name = await roles.make("ann")
+    async with world.db.transaction():
+        await world.db.execute(ALONE)
+        first = await statements(world.db, Grant(name, Kind.READER, ("repeat-inline",)))
+        second = asyncio.create_task(operate(world, name))
+        await world.until(lambda: second.done() or world.db.fetchval(WAITING), "the second grant waits")
+        for each in first:
+            await world.db.execute(each)
+    await second
+    assert await seen(roles, name) == ["lookup", "repeat-inline"]
+
+
+async def test_a_narrower_grant_replaces_that_of_its_own_purpose_alone(world: World, roles: Roles) -> None:
+    name = await roles.make("ann")
+    await perdure(world, "grant", name, "--as", "reader")
+    await operate(world, name)
+    assert await seen(roles, name) == ["lookup", "repeat-inline"]
+    await grant(world, name, "lookup")
+    assert await seen(roles, name) == ["lookup"]
 
 
 async def rights(world: World, role: str) -> list[str]:

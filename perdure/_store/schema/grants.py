@@ -24,6 +24,9 @@ MARKS: dict[Kind, tuple[str, ...]] = {
 }
 """How the comments of tables, views and functions begin that an application made for a kind of roles."""
 
+ALONE = "lock table perdure.permission in share row exclusive mode"
+"""A grant starts from all that the role was granted before, so its transaction begins with this."""
+
 _LITERAL = "select quote_literal(x) from unnest($1::text[]) x"
 _FUNCTIONS = (
     "select proname as name, oid::regprocedure::text as function from pg_proc "
@@ -73,7 +76,7 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
     found += [f"revoke {may} on {what} from {name}" for what, may in _joined(taken)]
     found += [f"grant {may} on {what} to {name}" for what, may in _joined(given)]
     for table in objects.tables:
-        found += await _policies(connection, role, table, [grant])
+        found += await _policies(connection, role, table, [grant, *others])
     return list(dict.fromkeys(found))
 
 
@@ -175,14 +178,14 @@ def _joined(rights: Sequence[_Right]) -> Iterator[_Right]:
 async def _policies(
     connection: Connection, role: asyncpg.Record, table: asyncpg.Record, grants: Sequence[Grant]
 ) -> list[str]:
-    """The policy by which the role sees what these grants let it see.
+    """The policy by which the role sees what any of its kinds lets it see.
 
     Where row level security begins, each other role with a right sees what it saw before. Later none gets a policy
     from another role's grant: it may be a limited role that has lost its own.
     """
     giving = [each for each in grants if _may(each, table)]
     limited = [each for each in giving if each.scoped]
-    if not giving or not table["of_entity"] or not (table["secured"] or limited):
+    if not table["of_entity"] or not (table["secured"] or limited):
         return []
     on = f"perdure.{table['name']}"
     found = []
