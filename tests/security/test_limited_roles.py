@@ -10,6 +10,7 @@ import pytest
 
 from perdure._store.schema.grants import ALONE, Grant, statements
 from perdure._store.schema.kinds import Kind
+from perdure.errors import InvalidSetting
 from tests.apps.contracts import Booking
 from tests.security.conftest import Roles, perdure
 from tests.world import World
@@ -266,9 +267,26 @@ async def test_a_renamed_role_that_is_limited_loses_what_it_was_granted_under_it
     assert await rights(world, now) == await rights(world, at_first)
 
 
-async def test_the_owner_of_the_schema_loses_nothing_by_a_grant(world: World, roles: Roles) -> None:
-    owner = await world.db.fetchval("select nspowner::regrole::text from pg_namespace where nspname = 'perdure'")
-    await perdure(world, "grant", owner, "--as", "reader")
-    had = await rights(world, owner)
-    await grant(world, owner, "lookup")
-    assert set(had) <= set(await rights(world, owner))
+@pytest.mark.parametrize("which", ["owner", "superuser", "bypassrls"])
+async def test_a_role_for_which_no_limit_holds_is_given_none(world: World, roles: Roles, which: str) -> None:
+    role = await roles.make("any", "" if which == "owner" else which)
+    if which == "owner":
+        await world.db.execute(f"alter schema perdure owner to {role}")
+    await perdure(world, "grant", role, "--as", "reader")
+    had = await rights(world, role)
+    with pytest.raises(InvalidSetting, match=f"no limit holds for '{role}'"):
+        await grant(world, role, "lookup")
+    assert await rights(world, role) == had
+    await world.db.execute("alter schema perdure owner to current_user")
+
+
+async def test_the_owner_of_the_schema_loses_nothing_by_a_grant_after_it_was_renamed(
+    world: World, roles: Roles
+) -> None:
+    owner = await roles.make("owner")
+    await world.db.execute(f"alter schema perdure owner to {owner}")
+    await perdure(world, "grant", owner, "--as", "worker")
+    had, now = await rights(world, owner), await roles.rename(owner)
+    await perdure(world, "grant", now, "--as", "reader")
+    assert set(had) <= set(await rights(world, now))
+    await world.db.execute("alter schema perdure owner to current_user")

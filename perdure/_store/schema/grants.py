@@ -59,13 +59,18 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
     that it was granted before and that none of its kinds gives any more.
 
     Raises:
-        InvalidSetting: there is no such role, or this kind of role can't be limited.
+        InvalidSetting: there is no such role, or this kind of role, or this role, can't be limited.
     """
     role = await connection.fetchrow(query("roles"), [grant.role])
     if role is None:
         raise InvalidSetting(f"there is no role {grant.role!r} in this PostgreSQL: create role ... login, first")
     if grant.scoped and not RIGHTS[grant.kind].scoped:
         raise InvalidSetting(f"a role of kind {grant.kind} can't be limited to lifecycles or tenants: leave them out")
+    if grant.scoped and role["unlimited"] and grant.kind is not Kind.CALLBACKS:
+        raise InvalidSetting(
+            f"no limit holds for {grant.role!r}: it owns the schema perdure, is a superuser or has BYPASSRLS. "
+            "Create another role for this purpose"
+        )
     before, others = await _granted(connection, grant)
     objects = await _Objects.read(connection, grant.role)
     given, after = objects.rights([grant]), set(objects.rights([grant, *others]))
