@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from activities.web_jobs.contracts import Answer, Then
 from activities.web_jobs.resources import Web
 from activities.web_jobs.settings import web_settings
 from perdure.contracts import Key
+
+CALLED_BACK = Answer(status=202, then=Then.CALLBACK)
+"""The answer of a page that has called back: the lifecycle takes its end from the callback."""
 
 # A token of an earlier generation does not count for this one.
 _OF_JOB = """from web_job.callback c join perdure.ident i

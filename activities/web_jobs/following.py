@@ -13,7 +13,7 @@ from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of, json_of
 from activities.web_jobs.asking import ask, without_doubt
-from activities.web_jobs.callbacks import has_called_back
+from activities.web_jobs.callbacks import CALLED_BACK, has_called_back
 from activities.web_jobs.contracts import LAST_LOOK, Answer, Follow, Then
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.keys import key_of_call
@@ -30,7 +30,6 @@ FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
 """Seconds between two looks, if the page does not name a time."""
 PATIENCE = 60.0
 """Seconds. A job whose next look is later gives up its slot until then."""
-CALLED_BACK = Answer(status=202, then=Then.CALLBACK)
 _SPARE = 2.0  # least seconds of the attempt for a look
 _SHORT = 1_000  # bytes of progress
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from activities.http.exchange import Exchange, spanned
 from activities.web_jobs import children
 from activities.web_jobs.answer import answer_of
-from activities.web_jobs.callbacks import has_called_back, is_expected
+from activities.web_jobs.callbacks import CALLED_BACK, has_called_back, is_expected
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.readiness import ready_type
@@ -34,7 +34,7 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
     if await children.are_on_record(web, call.job):
         return Answer(status=200, then=Then.CHILDREN)
     if await has_called_back(web, call.job):
-        return Answer(status=202, then=Then.CALLBACK)
+        return CALLED_BACK
     type_ = await ready_type(web, call.type, disabled=True, callback=await is_expected(web, call.job))
     if type_.status_url is None:
         raise NotDone("its type has no status URL any more")
