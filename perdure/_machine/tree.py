@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,9 +23,8 @@ from perdure._machine.schemas import make_schemas
 from perdure._services.health import EventLoop, Health
 from perdure._services.services import Services
 from perdure._text.privacy import describe
-from perdure._worker.child import Child
+from perdure._worker.child import Child, inherited_environment
 from perdure._worker.notifying import (
-    OF_SUPERVISOR,
     READY,
     SOCKET,
     WATCHDOG,
@@ -110,7 +108,7 @@ class Tree:
             await self._started(web_ui)
         await asyncio.gather(*(self._started(each.child, each) for each in self._workers))
         for name, command in self._machine.beside:
-            given = name, temporal.ending_with_parent(command), {**_inherited(), **environment}
+            given = name, temporal.ending_with_parent(command), inherited_environment() | environment
             each = Beside(*given, read=self._lines.read, changed=self._changed)
             await self._started(each.child, each)
         self._ready = True
@@ -298,10 +296,6 @@ def _shown(child: Child) -> dict[str, Any]:
         "restarts": max(child.starts - 1, 0),
         "last_status": child.status,
     }
-
-
-def _inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in OF_SUPERVISOR}
 
 
 async def _beat() -> None:

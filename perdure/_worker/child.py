@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from perdure._text.privacy import describe
+from perdure._worker.notifying import OF_SUPERVISOR
 from perdure.logs import log_event
 
 log = logging.getLogger("perdure.worker")
@@ -24,6 +26,14 @@ _LAST_LINES = 5.0
 """Seconds to read the last output of an ended process. It takes longer only if a child process keeps the output
 open."""
 State = Literal["waiting", "starting", "running", "pausing", "stopping", "ended"]
+_NOT_INHERITED = (*OF_SUPERVISOR, "PERDURE_ADMIN_DATABASE_URL", "PERDURE_TEMPORAL_DATABASE_URL")
+"""Variables for a supervisor alone. The code of the app runs in its children, and has no use for the passwords of roles
+that may make databases."""
+
+
+def inherited_environment() -> dict[str, str]:
+    """What a child process gets of the environment of this one."""
+    return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
 
 
 async def _at_once() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +16,7 @@ from typing import Any
 
 from perdure._pulse import Pulse
 from perdure._services.health import EventLoop, Health, Report
-from perdure._worker.child import Child
-from perdure._worker.notifying import OF_SUPERVISOR
+from perdure._worker.child import Child, inherited_environment
 from perdure._worker.plugin import REPORTING
 from perdure._worker.serving import Page, page_of, probes, serving
 from perdure._worker.siblings import Sibling, asked_all
@@ -121,8 +119,7 @@ class WorkerProcess:
         self.pulse = Pulse(f"keeping process {index}")
         self.metrics_port = free_port() if _metrics_address(config) else None
         self._changed: Callable[[], None] = options.pop("changed", lambda: None)
-        environment = {name: value for name, value in os.environ.items() if name not in OF_SUPERVISOR}
-        environment |= {**(more or {}), "PERDURE_HEALTH": f"127.0.0.1:{self.sibling.port}"}
+        environment = {**inherited_environment(), **(more or {}), "PERDURE_HEALTH": f"127.0.0.1:{self.sibling.port}"}
         if self.metrics_port is not None:
             environment["PERDURE_METRICS"] = f"prometheus:127.0.0.1:{self.metrics_port}"
         options.setdefault("until_ready", self._until_ready)

@@ -29,6 +29,7 @@ from perdure._machine.tree import Tree, patience_of_all
 from perdure._text.shown import UNSEEN
 from perdure._worker.child import Child
 from perdure._worker.notifying import READY, SOCKET, notify, notify_stopping, watchdog_interval
+from perdure._worker.processes import WorkerProcess
 from perdure.errors import InvalidSetting, NotNow, NotPermitted
 from perdure.servers.ports import free_port
 from perdure.servers.temporal_on_postgres import FRONTEND, ServerDatabase
@@ -158,6 +159,23 @@ def test_the_watchdog_is_notified_twice_in_its_time(
     assert watchdog_interval() == interval
     monkeypatch.delenv("WATCHDOG_USEC")
     assert watchdog_interval() is None
+
+
+async def test_a_worker_has_no_password_of_a_role_that_makes_databases(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shows.py").write_text("import os\n\nprint(sorted(os.environ), flush=True)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path.cwd()}")
+    for name in ("PERDURE_ADMIN_DATABASE_URL", "PERDURE_TEMPORAL_DATABASE_URL", "WATCHDOG_PID", "OF_THE_APP"):
+        monkeypatch.setenv(name, "postgresql://postgres:secret@127.0.0.1/")
+    worker = WorkerProcess("shows:app", 1, settings(), read=Lines(as_json=False).read)
+    keeping = asyncio.create_task(worker.child.keep())
+    await in_time(worker.child.failed_at_first.wait())  # the module has no app
+    keeping.cancel()
+    await worker.child.end(10)
+    shown = capsys.readouterr().err
+    assert "'OF_THE_APP'" in shown
+    assert not [name for name in ("ADMIN_DATABASE_URL", "TEMPORAL_DATABASE_URL", "WATCHDOG") if name in shown]
 
 
 async def test_a_child_that_can_not_be_started_is_tried_again_and_its_end_is_waited_for() -> None:
