@@ -70,7 +70,8 @@ async def drop(connection: Connection, month: Month, report: Report, *, without_
         report: called with a line about each step.
 
     Raises:
-        ExportIncomplete: rows were added to the month since its export, or a file is gone. The rows are still there.
+        ExportIncomplete: rows were added to the month since its export, or a file is gone or damaged. The rows are
+            still there.
         NotNow: another session holds the tables of the month.
     """
     await _mark_dropping(connection, month)
@@ -138,7 +139,7 @@ async def _check_files(month: Month) -> None:
     for file in month.files:
         if not await asyncio.to_thread(file.is_whole):
             raise ExportIncomplete(
-                f"{file.path} is not here with its {file.bytes} bytes: drop {month} where it is, or "
+                f"{file.path} is not here as it was written: drop {month} where it is, or "
                 f"`perdure archive export {month}` again, or --without-export"
             )
 

@@ -131,8 +131,8 @@ def find_archives(months: Iterable[Month], entities: Sequence[Entity]) -> tuple[
                     continue
                 if holds(path, entities):
                     found.append(str(path))
-            except OSError:
-                unread.append(f"{path} can't be read from here")
+            except OSError as error:
+                unread.append(f"{path} can't be read from here: {error.strerror or error}")
             except InvalidSetting as error:
                 unread.append(f"{path}: {error}")
     return tuple(found), tuple(unread)

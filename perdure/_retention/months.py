@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 
+from perdure._retention.parquet import read_back
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure.errors import NotNow
@@ -43,9 +44,14 @@ class File:
     bytes: int
 
     def is_whole(self) -> bool:
-        """Whether the file is still there, with all its bytes."""
+        """Whether the file is still there as it was written. All of it is read.
+
+        Raises:
+            InvalidSetting: pyarrow is not installed.
+        """
+        path = Path(self.path)
         try:
-            return Path(self.path).stat().st_size == self.bytes
+            return path.stat().st_size == self.bytes and read_back(path) == self.rows
         except OSError:
             return False
 

@@ -54,10 +54,11 @@ class ParquetFile:
         """Read the file back, check the number of its rows, and give it its name durably. Returns its bytes.
 
         Raises:
+            OSError: the file is damaged.
             NotNow: the number of rows differs, or another database has written the file meanwhile.
         """
         self._writer.close()
-        if (found := self._read_back()) != expected:
+        if (found := read_back(self._part)) != expected:
             raise NotNow(f"{self._part} has {found} rows, the database {expected}: nothing was exported, try again")
         with self._part.open("rb") as file:
             os.fsync(file.fileno())
@@ -70,10 +71,6 @@ class ParquetFile:
         """Remove the temporary file."""
         self._writer.close()
         self._part.unlink(missing_ok=True)
-
-    def _read_back(self) -> int:
-        with self._pq.ParquetFile(str(self._part), page_checksum_verification=True) as file:
-            return sum(len(file.read_row_group(number)) for number in range(file.num_row_groups))
 
 
 def check_replaceable(path: Path, about: Mapping[str, str]) -> None:
@@ -105,6 +102,21 @@ def read_about(path: Path) -> dict[str, str]:
         return {}
     found: dict[str, str] = json.loads(metadata.get(b"perdure", b"{}"))
     return found
+
+
+def read_back(path: Path) -> int:
+    """The number of rows in a file. All of it is read, and each page compared with its checksum.
+
+    Raises:
+        InvalidSetting: pyarrow is not installed.
+        OSError: the file is missing, damaged or no Parquet file.
+    """
+    pq, pa = _library("pyarrow.parquet"), _library("pyarrow")
+    try:
+        with pq.ParquetFile(str(path), page_checksum_verification=True) as file:
+            return sum(len(file.read_row_group(number)) for number in range(file.num_row_groups))
+    except pa.ArrowException as error:
+        raise OSError(f"{path}: {error}") from error
 
 
 def holds(path: Path, entities: Iterable[Entity]) -> bool:

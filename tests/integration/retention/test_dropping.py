@@ -25,6 +25,7 @@ from tests.integration.retention.months import (
     key_of,
     keys,
     perdure,
+    pq,
     still_open,
 )
 from tests.integration.store.stores import a_begin, a_move, store_at, written
@@ -180,7 +181,7 @@ async def test_rows_that_came_after_the_export_are_not_dropped(dsn: str, db: Con
     assert await db.fetchval(PARTITIONS) == 0
 
 
-@pytest.mark.parametrize("problem", ["gone", "truncated"])
+@pytest.mark.parametrize("problem", ["gone", "truncated", "damaged"])
 async def test_a_month_whose_file_is_not_here_as_it_was_written_is_not_dropped(
     dsn: str, db: Connection, tmp_path: Path, problem: str
 ) -> None:
@@ -190,11 +191,14 @@ async def test_a_month_whose_file_is_not_here_as_it_was_written_is_not_dropped(
     whole = file.read_bytes()
     if problem == "gone":
         file.unlink()
-    else:
+    elif problem == "truncated":
         file.write_bytes(whole[:100])
+    else:
+        page = pq.read_metadata(file).row_group(0).column(1).data_page_offset
+        file.write_bytes(whole[: page + 30] + bytes([whole[page + 30] ^ 1]) + whole[page + 31 :])
     before = await everything(db)
     end = await perdure(dsn, "archive", "drop", NAME, "--yes")
-    assert f"{file} is not here with its {len(whole)} bytes: drop 2020-01 where it is" in str(end.exception)
+    assert f"{file} is not here as it was written: drop 2020-01 where it is" in str(end.exception)
     assert await everything(db) == before
     assert (await perdure(dsn, *DROP)).exit_code == 0, "there is a way out where the folder is not"
 

@@ -306,7 +306,9 @@ async def test_an_archive_that_was_rewritten_with_other_types_is_named(
     file = tmp_path / f"finished-{NAME}.parquet"
     pq.write_table(pa.table({name: pa.array(["order"], pa.string_view()) for name in ("lifecycle", "id")}), file)
     _, unread = find_archives(await every_month(db), [Entity("order", "a")])
-    assert unread == (f"{file} can't be read from here",)
+    [shown] = unread
+    assert shown.startswith(f"{file} can't be read from here: ")
+    assert "string_view" in shown
 
 
 async def test_an_archive_with_a_damaged_page_is_not_taken_for_one_that_does_not_hold_it(
@@ -323,7 +325,7 @@ async def test_an_archive_with_a_damaged_page_is_not_taken_for_one_that_does_not
         damaged[place] ^= 0xFF
         file.write_bytes(damaged)
         held, unread = find_archives(months, [Entity("order", "e150")])
-        if str(file) not in held and f"{file} can't be read from here" not in unread:
+        if str(file) not in held and not unread:
             not_named.append(place)
     assert not_named == []
 
@@ -339,7 +341,8 @@ async def test_an_archive_in_a_folder_of_another_user_is_named(dsn: str, db: Con
     folder.chmod(0o700)
     assert held == ()
     parts = ("finished", "transition", "effect")
-    assert sorted(unread) == sorted(f"{folder / f'{part}-{NAME}.parquet'} can't be read from here" for part in parts)
+    why = "can't be read from here: Permission denied"
+    assert sorted(unread) == sorted(f"{folder / f'{part}-{NAME}.parquet'} {why}" for part in parts)
 
 
 @contextmanager
