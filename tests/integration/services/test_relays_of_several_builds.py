@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TypeAlias
 
 import asyncpg
@@ -272,6 +273,18 @@ async def test_the_reason_names_the_lifecycle_that_was_probably_meant(
     why = await world.db.fetchval("select error from perdure.outbox")
     about = f"no running worker has a lifecycle named '{name}'"
     assert why == (f"{about}; did you mean '{guess}'?" if guess else about)
+
+
+@pytest.mark.parametrize("signal", [None, "paid"])
+async def test_a_name_that_only_a_stopped_worker_had_is_not_the_one_that_was_meant(
+    world: World, signal: str | None
+) -> None:
+    """A lifecycle was renamed, and the last worker of the old build has stopped."""
+    relays = "insert into perdure.relay (id, lifecycles, signals, seen_at) values ($1, $2, $3, now() - $4::interval)"
+    await world.db.execute(relays, "old", ["order"], ["order.paid"], timedelta(minutes=5))
+    await world.db.execute(relays, "new", ["orders"], ["order.pad"], timedelta(0))
+    name = await world.db.fetchval("select perdure.name_unknown('order', $1)", signal)
+    assert name.endswith("; did you mean 'orders'?" if signal is None else "; did you mean 'pad'?")
 
 
 @pytest.mark.parametrize("how", ["is killed", "stops"])
