@@ -13,6 +13,7 @@ from perdure._worker.worker import stop_at_once, stop_requested
 from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import RUN, cli
+from perdure.cli.host_option import HostOption
 from perdure.cli.options import options_of
 from perdure.cli.printing import print_line, print_note
 from perdure.cli.signing_in import SignIn
@@ -37,7 +38,7 @@ def console(
     sign_in: SignIn,
     context: typer.Context,
     app: AppOption = None,
-    host: Annotated[str, typer.Option(help="where it listens")] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 = any that is free", min=0, max=65535)] = 8484,
     public_url: Annotated[
         str | None, typer.Option(help="where browsers find it, if a proxy is before it: https://console.example.org")

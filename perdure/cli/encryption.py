@@ -21,6 +21,7 @@ from perdure._crypto.sealed import MARK
 from perdure._crypto.service import key_service, wrapped
 from perdure._worker.worker import stop_at_once, stop_requested
 from perdure.cli.cli import ENCRYPT, cli
+from perdure.cli.host_option import HostOption
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, InvalidSetting, Unopenable
 from perdure.logs import set_up
@@ -91,7 +92,7 @@ def run_codec_server(
     issuer: Annotated[str | None, typer.Option(help="`iss` of those JWTs")] = None,
     claim: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that they must have, as groups=on-call")] = None,
     origin: Annotated[list[str] | None, typer.Option(help="of the Web UI, as https://ui.example; several")] = None,
-    host: Annotated[str, typer.Option(help="where it listens")] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 = any that is free", min=0, max=65535)] = 8081,
 ) -> None:
     """Serve Temporal's Web UI and command with payloads in plain, until SIGTERM; for bearers of a token alone."""

@@ -168,6 +168,16 @@ async def test_a_fleet_of_its_processes_does_the_work_of_one_worker(world: World
         assert relay
 
 
+async def test_processes_listen_on_ipv6_where_the_values_name_it(world: World) -> None:
+    """`listen: "[::]"` is for a cluster without IPv4."""
+    arguments = ["--proxy-header=X-Forwarded-User", "--proxy-from=::1", "--grant=*=look"]
+    for kind in ("services", "console"):  # on this machine two pods can't have one port
+        more = {"console": {"enabled": True, "port": free_port(), "arguments": arguments}}
+        [spec] = of(manifests(values(world, **more, listen="[::]")), "Deployment", kind)["containers"]
+        async with running(world, spec, PERDURE_CONSOLE_FOLDER=str(world.folder / "state")):
+            pass
+
+
 async def test_a_worker_of_the_worker_controller_polls_as_the_version_that_it_was_given(world: World) -> None:
     found = manifests(values(world, versioning={"mode": "controller"}, services={"enabled": False}))
     name, build = f"shop/{world.scope}", "1-abc"
