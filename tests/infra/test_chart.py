@@ -114,6 +114,14 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"services": {"tasks": ["relays"]}}, "/services/tasks/0"),
         ({"versioning": {"mode": "controller"}, "autoscaling": {"enabled": True}}, "autoscaling.enabled=true with"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, "autoscaling.maxReplicas=1 is less than"),
+        *(
+            ({"autoscaling": {"enabled": True}, "temporal": temporal}, "KEDA connects with TLS only if")
+            for temporal in (
+                {"tls": {"enabled": True}},
+                {"tls": {"enabled": True, "authoritySecret": "a"}},
+                {"tls": {"enabled": True, "authoritySecret": "a"}, "apiKeySecret": "b"},
+            )
+        ),
         ({"temporal": {"tls": {"clientSecret": "a"}}}, "temporal.tls.enabled is false"),
         ({"networkPolicy": {"restrictEgress": True}}, "networkPolicy.egress is empty"),
         ({"metrics": {"enabled": False, "podMonitor": {"enabled": True}}}, "no pod has metrics"),

@@ -26,6 +26,10 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas)) -}}
 {{- fail (printf "autoscaling.maxReplicas=%v is less than autoscaling.minReplicas=%v" .Values.autoscaling.maxReplicas .Values.autoscaling.minReplicas) -}}
 {{- end -}}
+{{/* getTemporalClient in KEDA's pkg/scalers/temporal_scaler.go. */}}
+{{- if and .Values.autoscaling.enabled .Values.temporal.tls.enabled (not .Values.temporal.tls.clientSecret) (or .Values.temporal.tls.authoritySecret (not .Values.temporal.apiKeySecret)) -}}
+{{- fail "autoscaling.enabled=true with temporal.tls.enabled=true: KEDA connects with TLS only if it has a client certificate or an API key, and takes an authority only beside a client certificate. Set temporal.tls.clientSecret, or temporal.apiKeySecret without temporal.tls.authoritySecret" -}}
+{{- end -}}
 {{- if and .Values.temporal.tls.clientSecret .Values.temporal.apiKeySecret -}}
 {{- fail "temporal.tls.clientSecret and temporal.apiKeySecret are both set: Temporal takes a client certificate or an API key, so set one of them" -}}
 {{- end -}}
