@@ -128,6 +128,8 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"metrics": {"port": 9465}}, "metrics.port=9465 is health.port, too"),
         ({"health": {"port": 8484}, "console": {"enabled": True}}, "console.port=8484 is health.port, too"),
         ({"environment": {"A: B": "x"}}, "/environment"),
+        ({"environment": {"CHAT_ID": 1234567890123456789}}, "/environment/CHAT_ID"),
+        ({"environment": {"SHOWN": True}}, "/environment/SHOWN"),
         ({"podLabels": {"app.kubernetes.io/name": "shop"}}, "/podLabels/app.kubernetes.io"),
         ({"podLabels": {"shop": 1}}, "/podLabels/shop"),
         ({"podAnnotations": {"prometheus.io/scrape": True}}, "/podAnnotations/prometheus.io"),
@@ -210,11 +212,23 @@ def test_each_pod_has_the_variables_as_they_were_written_and_the_files_of_the_va
         assert pod["serviceAccountName"] == "shop"
         assert "postgres" in [each["name"] for each in pod["volumes"]]
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
-            given = {each["name"]: each.get("value") for each in container["env"]}
-            wanted = {"LARGEST": "12345678", "SLOWEST": "0.05", "SHOWN": "true", "NAMED": "1e6"}
+            given = {each["name"]: _expanded(each["value"]) for each in container["env"] if "value" in each}
+            wanted = {
+                "LARGEST": "1234567890123456789",
+                "SLOWEST": "0.050",
+                "PRICE": "pa$$ $(PERDURE_LOG)",
+                "NAMED": "1e6",
+            }
             assert wanted.items() <= given.items()
             assert "/etc/perdure/postgres" in [each["mountPath"] for each in container["volumeMounts"]]
             assert {*container["resources"]} == {"requests", "limits"}  # else a quota refuses the pod
+    [console] = [each for pod in found for each in pod["containers"] if each["name"] == "console"]
+    assert "--grant=$$(A)=look" in map(_expanded, console["command"])
+
+
+def _expanded(text: str) -> str:
+    """What Kubernetes makes of it: third_party/forked/golang/expansion/expand.go."""
+    return re.sub(r"\$(\$|\(.*?\))", lambda found: "$" if found[1] == "$" else "expanded", text)
 
 
 def test_each_value_has_a_rule_and_a_default() -> None:

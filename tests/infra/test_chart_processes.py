@@ -97,7 +97,7 @@ def values(world: World, **more: Any) -> Path:
         "scope": world.scope,
         "image": {"repository": "shop", "tag": "1"},
         "temporal": {"address": world.temporal.address},
-        "environment": {"COUNTERPARTY_PORT": world.counterparty.port, "PERDURE_RELAY_POLL_INTERVAL": 0.05},
+        "environment": {"COUNTERPARTY_PORT": str(world.counterparty.port), "PERDURE_RELAY_POLL_INTERVAL": "0.05"},
         "listen": "127.0.0.1",
         "health": {"port": free_port()},
         "metrics": {"port": free_port()},

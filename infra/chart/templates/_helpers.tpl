@@ -58,6 +58,11 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- add (ceil .Values.worker.gracefulShutdownTimeout) 20 -}}
 {{- end }}
 
+{{/* A text that reaches the process as it is written: Kubernetes expands $(NAME), and makes $ of $$. */}}
+{{- define "perdure.literal" -}}
+{{- . | replace "$" "$$" | quote -}}
+{{- end }}
+
 {{/* The variables of a process, with (list $ "key of its database URL"). */}}
 {{- define "perdure.environment" -}}
 {{- $root := index . 0 -}}
@@ -69,7 +74,7 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- end }}
 - {name: PERDURE_LOG, value: json}
 {{- range $name, $value := .environment }}
-- {name: {{ $name | quote }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
+- {name: {{ $name | quote }}, value: {{ include "perdure.literal" $value }}}
 {{- end }}
 {{- end }}
 {{- end }}
