@@ -231,6 +231,27 @@ def _expanded(text: str) -> str:
     return re.sub(r"\$(\$|\(.*?\))", lambda found: "$" if found[1] == "$" else "expanded", text)
 
 
+def test_a_variable_that_the_chart_sets_is_refused_among_the_further_ones(tmp_path: Path) -> None:
+    for values in VALUES:
+        containers = [each for found in manifests(values) for pod in pods(found) for each in pod["containers"]]
+        further = yaml.safe_load(values.read_text()).get("environment", {})
+        own = {each["name"] for container in containers for each in container["env"]} - {*further, "PERDURE_LOG"}
+        assert "PERDURE_HEALTH" in own
+        for name in sorted(own):
+            (file := tmp_path / "values.yaml").write_text(yaml.safe_dump({"environment": {name: "x"}}))
+            with pytest.raises(ChartError, match=rf"environment\.{name}: the chart sets this variable itself, by \w+"):
+                manifests(values, file)
+
+
+def test_a_further_variable_holds_for_all_that_reads_it(tmp_path: Path) -> None:
+    (file := tmp_path / "values.yaml").write_text("environment: {PERDURE_LOG: text, PERDURE_TASK_QUEUE: orders}")
+    found = manifests(HERE / "values/everything.yaml", file)
+    for container in [each for manifest in found for pod in pods(manifest) for each in pod["containers"]]:
+        assert [each["value"] for each in container["env"] if each["name"] == "PERDURE_LOG"] == ["text"]
+    [scaler] = [each for each in found if each["kind"] == "ScaledObject"]
+    assert scaler["spec"]["triggers"][0]["metadata"]["taskQueue"] == "orders:shop"
+
+
 def test_each_value_has_a_rule_and_a_default() -> None:
     schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load(_values())
     assert {*schema["properties"]} - {"global"} == {*values}

@@ -48,10 +48,47 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and (or .Values.temporal.tls.clientSecret .Values.temporal.tls.authoritySecret) (not .Values.temporal.tls.enabled) -}}
 {{- fail "temporal.tls names a Secret, and temporal.tls.enabled is false: set temporal.tls.enabled=true" -}}
 {{- end -}}
+{{- range $name, $value := include "perdure.ownVariables" . | fromYaml -}}
+{{- if hasKey $.Values.environment $name -}}
+{{- fail (printf "environment.%s: the chart sets this variable itself, by %s" $name $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The variables that the chart sets for these values, and the value that determines each. */}}
+{{- define "perdure.ownVariables" -}}
+PERDURE_DATABASE_URL: database.keys
+PERDURE_COLUMN_DATABASE_URL: database.keys.columns
+PERDURE_SCOPE: scope
+PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT: worker.gracefulShutdownTimeout
+PERDURE_HEALTH: health.port
+PERDURE_CONSOLE_FOLDER: console.claim
+TEMPORAL_ADDRESS: temporal.address
+TEMPORAL_NAMESPACE: temporal.namespace
+TEMPORAL_API_KEY: temporal.apiKeySecret
+TEMPORAL_TLS: temporal.tls.enabled
+TEMPORAL_TLS_SERVER_NAME: temporal.tls.serverName
+TEMPORAL_TLS_CLIENT_CERT_PATH: temporal.tls.clientSecret
+TEMPORAL_TLS_CLIENT_KEY_PATH: temporal.tls.clientSecret
+TEMPORAL_TLS_SERVER_CA_CERT_PATH: temporal.tls.authoritySecret
+{{- if .Values.metrics.enabled }}
+PERDURE_METRICS: metrics.enabled
+{{- end }}
+{{- if .Values.reconciliation.cronJob.enabled }}
+PERDURE_RECONCILIATION_EVERY: reconciliation.cronJob.enabled
+{{- end }}
+{{- if .Values.services.enabled }}
+{{- range .Values.services.tasks }}
+PERDURE_{{ . | upper }}: services.tasks
+{{- end }}
+{{- end }}
+{{- if eq .Values.versioning.mode "controller" }}
+PERDURE_DEPLOYMENT: versioning.mode
+{{- end }}
 {{- end }}
 
 {{- define "perdure.queue" -}}
-perdure{{ with .Values.scope }}:{{ . }}{{ end }}
+{{ get .Values.environment "PERDURE_TASK_QUEUE" | default "perdure" }}{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- end }}
 
 {{- define "perdure.terminationGrace" -}}
@@ -72,7 +109,9 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- with .scope }}
 - {name: PERDURE_SCOPE, value: {{ . | quote }}}
 {{- end }}
+{{- if not (hasKey .environment "PERDURE_LOG") }}
 - {name: PERDURE_LOG, value: json}
+{{- end }}
 {{- range $name, $value := .environment }}
 - {name: {{ $name | quote }}, value: {{ include "perdure.literal" $value }}}
 {{- end }}
