@@ -111,6 +111,10 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"temporal": {"address": "temporal"}}, "/temporal/address"),
         ({"worker": {"replicas": -1}}, "/worker/replicas"),
         ({"worker": {"replica": 1}}, "replica"),
+        ({"worker": {"maxUnavailable": "0%"}}, "/worker/maxUnavailable"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, "the chart has a volume tmp itself"),
+        ({"volumeMounts": [{"name": "a", "mountPath": "/tmp/"}]}, "the chart mounts a volume at /tmp/ itself"),
+        ({"volumeMounts": [{"name": "a"}]}, "/volumeMounts/0"),
         ({"services": {"tasks": ["relays"]}}, "/services/tasks/0"),
         ({"versioning": {"mode": "controller"}, "autoscaling": {"enabled": True}}, "autoscaling.enabled=true with"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, "autoscaling.maxReplicas=1 is less than"),
@@ -153,13 +157,25 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {**one, **both}
 
 
+def test_a_release_has_a_name_with_which_each_object_has_one_that_kubernetes_takes() -> None:
+    for name in ("a" * 37, "shop-2"):
+        for each in yaml.safe_load_all(rendered(name, HERE / "values/everything.yaml")):
+            assert each["kind"] != "CronJob" or len(each["metadata"]["name"]) <= 52  # validateCronJobName
+            assert each["kind"] != "Service" or re.fullmatch(
+                "[a-z]([a-z0-9-]{0,61}[a-z0-9])?", each["metadata"]["name"]
+            )
+    for name in ("a" * 38, "shop.v1", "1shop"):
+        with pytest.raises(ChartError, match=f'the release is called "{name}": a name begins with a letter'):
+            rendered(name, HERE / "values/everything.yaml")
+
+
 @pytest.mark.parametrize("values", ["everything", "controller"])
 def test_a_name_that_yaml_would_read_as_something_else_stays_a_name(values: str) -> None:
-    text = rendered("123", HERE / f"values/{values}.yaml", HERE / "values/numbers.yaml")
+    text = rendered("null", HERE / f"values/{values}.yaml", HERE / "values/numbers.yaml")
     found = [each for each in yaml.safe_load_all(text) if each]
     for each in found:
         check(each)
-    assert {labels_of(each)["app.kubernetes.io/instance"] for each in found if pods(each)} == {"123"}
+    assert {labels_of(each)["app.kubernetes.io/instance"] for each in found if pods(each)} == {"null"}
     for pod in [pod for each in found for pod in pods(each)]:
         assert {"NO", "NULL"} <= {each["name"] for each in pod["containers"][0]["env"]}
 

@@ -1,8 +1,4 @@
-{{/* Names, labels, and what all pods of the fleet have in common. */}}
-
-{{- define "perdure.name" -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- end }}
+{{/* Labels, and what all pods of the fleet have in common. */}}
 
 {{/* With (list $ "component"). */}}
 {{- define "perdure.labels" -}}
@@ -20,6 +16,20 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* Checks that values.schema.json can't express. */}}
 {{- define "perdure.check" -}}
+{{/* A CronJob's name has at most 52 characters, and a Service's is a DNS-1035 label. No name is cut: two could be one. */}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]{0,35}[a-z0-9])?$" .Release.Name) -}}
+{{- fail (printf "the release is called %q: a name begins with a letter, has small letters, digits and hyphens alone, and at most 37 of them" .Release.Name) -}}
+{{- end -}}
+{{- range .Values.volumes -}}
+{{- if has .name (list "tmp" "state" "temporal-client" "temporal-authority") -}}
+{{- fail (printf "volumes: the chart has a volume %s itself: give yours another name" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.volumeMounts -}}
+{{- if has (clean .mountPath) (list "/tmp" "/var/lib/perdure" "/etc/perdure/temporal-client" "/etc/perdure/temporal-authority") -}}
+{{- fail (printf "volumeMounts: the chart mounts a volume at %s itself: choose another place" .mountPath) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.autoscaling.enabled (eq .Values.versioning.mode "controller") -}}
 {{- fail "autoscaling.enabled=true with versioning.mode=controller: the controller makes a Deployment for each build, which one ScaledObject can't scale. Set one of them otherwise, or attach a HorizontalPodAutoscaler by a WorkerResourceTemplate" -}}
 {{- end -}}
