@@ -110,8 +110,8 @@ chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and f
 chaos-reminders: $(STAMP) ## thousands of patients due within a minute while workers are killed (CHAOS="--seed 8")
 	@$(BIN)/python -m tests.applications.reminders.chaos $(CHAOS)
 
-manifests: $(STAMP) ## the plain Kubernetes manifests of infra/chart (VALUES=values.yaml)
-	@$(BIN)/python -m infra.helm $(VALUES)
+manifests: $(STAMP) ## the plain Kubernetes manifests of infra/chart (RELEASE=shop VALUES=values.yaml)
+	@$(BIN)/python -m infra.helm "$(RELEASE)" $(VALUES)
 
 manifests-check: $(STAMP) ## what Kubernetes' own API server says of the chart, without a cluster (VALUES="values.yaml ...")
 	@$(BIN)/python -m infra.kubernetes $(or $(VALUES),$(wildcard tests/infra/chart/values/*.yaml)) $(DEFINITIONS)

@@ -1,6 +1,6 @@
 """The `helm` program, which renders and checks the chart: on PATH, in our cache, or built with Go once.
 
-`python -m infra.helm VALUES.yaml ...` prints the plain manifests of the chart with these values.
+`python -m infra.helm RELEASE VALUES.yaml ...` prints the plain manifests of the chart with these values.
 """
 
 import shutil
@@ -80,7 +80,10 @@ def _build(target: Path) -> None:
 
 
 if __name__ == "__main__":
+    release, *files = sys.argv[1:] or [""]
+    if not release:
+        sys.exit("give RELEASE=name: each object's name begins with it, so two apps in one namespace have two")
     try:
-        print(rendered("perdure", *map(Path, sys.argv[1:])), end="")
+        print(rendered(release, *map(Path, files)), end="")
     except (ChartError, HelmMissingError) as error:
         sys.exit(str(error))

@@ -6,6 +6,8 @@ import importlib
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,14 @@ def test_a_value_that_can_not_be_used_is_named(given: dict[str, Any], named: str
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     both = {name: {**one.get(name, {}), **value} if isinstance(value, dict) else value for name, value in other.items()}
     return {**one, **both}
+
+
+def test_plain_manifests_are_those_of_the_release_that_is_named() -> None:
+    print_manifests = (sys.executable, "-m", "infra.helm")
+    text = subprocess.check_output([*print_manifests, "two", HERE / "values/plain.yaml"], text=True)
+    assert {each["metadata"]["name"].partition("-")[0] for each in yaml.safe_load_all(text) if each} == {"two"}
+    unnamed = subprocess.run([*print_manifests, "", HERE / "values/plain.yaml"], capture_output=True, text=True)
+    assert "give RELEASE=name" in unnamed.stderr
 
 
 def test_a_release_has_a_name_with_which_each_object_has_one_that_kubernetes_takes() -> None:
