@@ -141,6 +141,10 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"podAnnotations": {"prometheus.io/scrape": True}}, "/podAnnotations/prometheus.io"),
         ({"nodeSelector": {"ssd": True}}, "/nodeSelector/ssd"),
         ({"listen": 'a"b'}, "/listen"),
+        ({"listen": None}, "missing property 'listen'"),  # Helm removes a default by null
+        ({"versioning": None}, "missing property 'versioning'"),
+        ({"health": {"port": None}}, "at '/health': missing property 'port'"),
+        ({"database": {"keys": {"worker": None}}}, "at '/database/keys': missing property 'worker'"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -278,12 +282,18 @@ def test_a_further_variable_holds_for_all_that_reads_it(tmp_path: Path) -> None:
     assert scaler["spec"]["triggers"][0]["metadata"]["taskQueue"] == "orders:shop"
 
 
-def test_each_value_has_a_rule_and_a_default() -> None:
-    schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load(_values())
-    assert {*schema["properties"]} - {"global"} == {*values}
-    for name, rule in schema["properties"].items():
-        if "properties" in rule and name != "global":
-            assert {*rule["properties"]} == {*values[name]}, name
+def test_each_value_has_a_rule_and_a_default_and_is_required() -> None:
+    """Else a template fails, or renders nothing, where null removes it, or `--reuse-values` has no such value."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    del schema["properties"]["global"]
+    _compare("values", schema, yaml.safe_load((CHART / "values.yaml").read_text()))
+
+
+def _compare(name: str, rule: dict[str, Any], values: Any) -> None:
+    if "properties" in rule and "app.kubernetes.io/name" not in rule["properties"]:
+        assert {*rule["properties"]} == {*values} == {*rule["required"]}, name
+        for each, inner in rule["properties"].items():
+            _compare(f"{name}.{each}", inner, values[each])
 
 
 def test_each_variable_that_it_sets_is_a_setting() -> None:
@@ -292,7 +302,3 @@ def test_each_variable_that_it_sets_is_a_setting() -> None:
 
     known = {f"PERDURE_{name.upper()}" for name in Settings.model_fields}
     assert {*re.findall(r"PERDURE_[A-Z_]+[A-Z]", text)} <= known
-
-
-def _values() -> str:
-    return (CHART / "values.yaml").read_text()
