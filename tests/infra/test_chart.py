@@ -105,6 +105,11 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
                 assert pod["terminationGracePeriodSeconds"] > longest
 
 
+def _steps(*given: tuple[int, str]) -> dict[str, Any]:
+    steps = [{"rampPercentage": ramp, "pauseDuration": pause} for ramp, pause in given]
+    return {"versioning": {"rollout": {"strategy": "Progressive", "steps": steps}}}
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -119,6 +124,10 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"volumeMounts": [{"name": "a"}]}, "/volumeMounts/0"),
         ({"services": {"tasks": ["relays"]}}, "/services/tasks/0"),
         ({"versioning": {"mode": "controller"}, "autoscaling": {"enabled": True}}, "autoscaling.enabled=true with"),
+        ({"versioning": {"rollout": {"strategy": "Progressive", "steps": []}}}, "/versioning/rollout/steps"),
+        (_steps((10, "29s")), "/versioning/rollout/steps/0/pauseDuration"),
+        (_steps((10, "0m")), "/versioning/rollout/steps/0/pauseDuration"),
+        (_steps((10, "30s"), (10, "1h30m")), "versioning.rollout.steps: rampPercentage=10 follows 10"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, "autoscaling.maxReplicas=1 is less than"),
         *(
             ({"autoscaling": {"enabled": True}, "temporal": temporal}, "KEDA connects with TLS only if")

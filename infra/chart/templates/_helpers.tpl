@@ -58,6 +58,13 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and (or .Values.temporal.tls.clientSecret .Values.temporal.tls.authoritySecret) (not .Values.temporal.tls.enabled) -}}
 {{- fail "temporal.tls names a Secret, and temporal.tls.enabled is false: set temporal.tls.enabled=true" -}}
 {{- end -}}
+{{- $ramp := 0 -}}
+{{- range .Values.versioning.rollout.steps -}}
+{{- if le (int .rampPercentage) $ramp -}}
+{{- fail (printf "versioning.rollout.steps: rampPercentage=%v follows %v, and has to be more" .rampPercentage $ramp) -}}
+{{- end -}}
+{{- $ramp = int .rampPercentage -}}
+{{- end -}}
 {{- range $name, $value := include "perdure.ownVariables" . | fromYaml -}}
 {{- if hasKey $.Values.environment $name -}}
 {{- fail (printf "environment.%s: the chart sets this variable itself, by %s" $name $value) -}}
