@@ -25,7 +25,8 @@ _STATUS = TypeAdapter(EntityStatus)
 async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatus:
     """The status of an entity; see `Client.status`. Ids that an earlier version allowed can be read as well."""
     with refusals(f"the status of {entity_name(lifecycle, entity_id)}"):
-        found = await pool.fetchval("select perdure.status($1, $2)", lifecycle, entity_id)
+        # As text, because the app's pool may decode JSON.
+        found = await pool.fetchval("select perdure.status($1, $2)::text", lifecycle, entity_id)
     if found is None:
         raise NoSuchEntity(
             f"there is no {entity_name(lifecycle, entity_id)}: it was never started, or its transaction was rolled back"
