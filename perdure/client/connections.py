@@ -55,12 +55,12 @@ def carry_blocking(connection: BlockingConnection, call: Call) -> Any:
     carrier = _carrier(connection)
     if carrier in _AWAITED:
         raise UnknownConnection(f"{_given(connection)}, which is awaited: use Client, in async code")
-    return carrier(connection, call)
+    return _as_text(carrier(connection, call))
 
 
 async def carry_awaited(connection: AsyncConnection, call: Call) -> Any:
     """The result of the call in the app's transaction; raises as `carry_blocking`."""
-    return await _carrier(connection)(connection, call)
+    return _as_text(await _carrier(connection)(connection, call))
 
 
 def awaited(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -117,6 +117,11 @@ def _carrier(connection: object) -> Callable[[Any, Call], Any]:
 
 def _given(connection: object) -> str:
     return f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}"
+
+
+def _as_text(answer: Any) -> Any:
+    """The answer as it is with any client encoding: with SQL_ASCII, psycopg gives bytes for text."""
+    return answer.decode() if isinstance(answer, bytes) else answer
 
 
 async def _asyncpg(connection: Any, call: Call) -> Any:

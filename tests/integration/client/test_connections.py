@@ -305,6 +305,12 @@ async def test_a_backslash_before_u0000_is_no_nul(db: Any) -> None:
     assert json.loads(await db.fetchval("select input from perdure.entity")) == ["\\u0000"]
 
 
+@pytest.mark.parametrize("kind", ["psycopg", "psycopg in a block", "psycopg async"])
+async def test_an_answer_is_text_also_in_the_encoding_sql_ascii(kind: str, dsn: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "SQL_ASCII")
+    assert await _app(kind, dsn, _start) == ["started"]
+
+
 async def test_a_method_that_needs_a_pool_raises_an_error_without_one() -> None:
     for look in (CLIENT.status("order", "a"), CLIENT.wait("order", "a"), CLIENT.list("order")):
         with pytest.raises(NotConnected, match=r"needs the app's database: make the client by .*Client\.connect"):
