@@ -136,7 +136,8 @@ class Client:
             InvalidInput: `given` or another argument is not valid.
             UnknownLifecycle: the client's app has no lifecycle of that name.
             NoTransaction: the connection would commit the start by itself.
-            UnknownConnection: the connection blocks (use `SyncClient`), or is of an unknown library.
+            UnknownConnection: the connection blocks (use `SyncClient`), is of an unknown library, or is a session with
+                several databases.
             NotConnected: `connection` is missing in synchronous code, or the client has no connections of its own.
             DatabaseUnavailable: no answer. Start again: a second start changes nothing. Only without `connection`.
             NotPermitted: the database role lacks a right. Only without `connection`.

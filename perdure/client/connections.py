@@ -50,7 +50,8 @@ def carry_blocking(connection: BlockingConnection, call: Call) -> Any:
 
     Raises:
         NoTransaction: the connection would commit the call by itself.
-        UnknownConnection: the connection is asynchronous, or of an unknown library.
+        UnknownConnection: the connection is asynchronous, of an unknown library, or a session with several
+            databases.
     """
     carrier = _carrier(connection)
     if carrier in _AWAITED:
@@ -166,12 +167,30 @@ def _check_psycopg(connection: Any, call: Call, way_out: str) -> None:
 
 
 def _sqlalchemy(connection: Any, call: Call) -> Any:
-    if not hasattr(connection, "exec_driver_sql"):  # a Session
-        connection = connection.connection()
+    if not hasattr(connection, "exec_driver_sql"):
+        connection = _connection_of(connection, call)
     _check_leads_to_postgresql(connection.dialect.name, call)
     if getattr(connection.connection.dbapi_connection, "autocommit", False) is True:
         raise _alone(call, "this SQLAlchemy connection is in AUTOCOMMIT mode", "with engine.begin() as connection:")
     return connection.execute(sys.modules["sqlalchemy"].text(call.sql(":{name}")), call.arguments).scalar_one()
+
+
+def _connection_of(session: Any, call: Call) -> Any:
+    """The session's connection, if the session has one database for all rows.
+
+    One that chooses the database by the row's class would choose it for the call without a class: maybe another one.
+    """
+    orm = sys.modules["sqlalchemy.orm"]
+    if isinstance(session, orm.scoped_session):
+        session = session()
+    binds = getattr(session, "binds", None) or getattr(session, "_Session__binds", None)  # its name before 2.1
+    if binds or type(session).get_bind is not orm.Session.get_bind:
+        raise UnknownConnection(
+            f"{call}: this SQLAlchemy session chooses a database for each class (`binds` or a `get_bind` of its own): "
+            'give the connection of your row: connection=session.connection(bind_arguments={"mapper": YourClass}), '
+            "which an AsyncSession awaits"
+        )
+    return session.connection()
 
 
 async def _sqlalchemy_async(connection: Any, call: Call) -> Any:

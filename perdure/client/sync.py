@@ -56,7 +56,8 @@ class SyncClient:
 
         Raises:
             InvalidEntity, InvalidInput, UnknownLifecycle, NoTransaction: as `Client.start`.
-            UnknownConnection: the connection is asynchronous, or of an unknown library.
+            UnknownConnection: the connection is asynchronous, of an unknown library, or a session with several
+                databases.
         """
         with verbs.traced(verbs.start(self._app, lifecycle, entity_id, given, tenant, not_before, priority)) as call:
             return str(carry_blocking(connection, call))

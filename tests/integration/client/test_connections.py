@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -21,6 +21,8 @@ import psycopg
 import pytest
 import sqlalchemy
 from pydantic import BaseModel
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from perdure import Client, SyncClient
 from perdure.client import Handle
@@ -240,6 +242,58 @@ def test_a_connection_to_another_database_is_refused() -> None:
         pytest.raises(UnknownConnection, match="start of order/a: this connection leads to sqlite"),
     ):
         SYNC_CLIENT.start("order", "a", ORDER, connection=sqlite)
+
+
+class Base(DeclarativeBase): ...
+
+
+class Row(Base):
+    __tablename__ = "booking"
+    id: Mapped[str] = mapped_column(primary_key=True)
+
+
+class SessionThatChooses(Session):
+    """As that of Flask-SQLAlchemy. It reaches the database of the rows, and no other."""
+
+    def get_bind(self, mapper: Any = None, **more: Any) -> Any:
+        return sqlalchemy.create_engine(NOWHERE) if mapper is None else self.info["engine"]
+
+
+NOWHERE = "postgresql+psycopg://127.0.0.1:1/none"
+SESSIONS: dict[str, Callable[[sqlalchemy.Engine], Any]] = {
+    "binds": lambda engine: Session(sqlalchemy.create_engine(NOWHERE), binds={Row: engine}),
+    "binds alone": lambda engine: Session(binds={Row: engine}),
+    "scoped": lambda engine: scoped_session(sessionmaker(binds={Row: engine})),
+    "its own get_bind": lambda engine: SessionThatChooses(info={"engine": engine}),
+}
+
+
+@pytest.mark.parametrize("kind", SESSIONS)
+def test_a_session_that_has_several_databases_is_refused_and_its_connection_for_the_row_is_not(
+    kind: str, dsn: str
+) -> None:
+    engine = sqlalchemy.create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+    with closing(SESSIONS[kind](engine)) as session:
+        session.add(Row(id="a"))
+        session.flush()
+        with pytest.raises(UnknownConnection, match=r"start of order/a: this SQLAlchemy session chooses a database"):
+            _start(SYNC_CLIENT, session)
+        assert _start(SYNC_CLIENT, session.connection(bind_arguments={"mapper": Row})) == "started"
+        session.commit()
+    with engine.connect() as connection:
+        both = sqlalchemy.text("select (select count(*) from booking), (select count(*) from perdure.ident)")
+        assert connection.execute(both).one() == (1, 1)
+    engine.dispose()
+
+
+async def test_an_asynchronous_session_that_has_several_databases_is_refused(dsn: str) -> None:
+    engine = create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://"))
+    async with AsyncSession(create_async_engine(NOWHERE), binds={Row: engine}) as session:
+        with pytest.raises(UnknownConnection, match=r"start of order/a: this SQLAlchemy session chooses a database"):
+            await _start(CLIENT, session)
+        handle = await _start(CLIENT, await session.connection(bind_arguments={"mapper": Row}))
+        assert handle.answer == "started"
+    await engine.dispose()
 
 
 VERBS: dict[str, Verb] = {
