@@ -17,10 +17,11 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from perdure._crypto.private import SEALING
 from perdure._text.privacy import describe_no_json
 from perdure.contracts.keys import Entity
-from perdure.contracts.sizes import ELSEWHERE, LARGEST
+from perdure.contracts.sizes import DEEPEST, ELSEWHERE, LARGEST, TOO_DEEP, is_too_deep
 from perdure.errors import InvalidInput
 
 _TYPES = {"input": "jsonb", "payload": "jsonb", "receipt": "jsonb", "not_before": "timestamptz", "priority": "integer"}
+_SIGNAL = re.compile(r"(?!perdure-|__temporal)[^\x00-\x1f\x7f-\x9f]{1,200}")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -68,7 +69,7 @@ def as_json(whose: str, what: str, given: Any) -> str:
     """`given` as JSON text that PostgreSQL can store. It is a Pydantic model, a dataclass or JSON data.
 
     Raises:
-        InvalidInput: `given` is none of these, or too large for Temporal.
+        InvalidInput: `given` is none of these, too large for Temporal, or nested too deep.
     """
     try:
         text = json.dumps(given, default=_plain, ensure_ascii=False, allow_nan=False)
@@ -79,6 +80,8 @@ def as_json(whose: str, what: str, given: Any) -> str:
         raise InvalidInput(f"{whose}: the {what} has {size} bytes, and Temporal accepts {LARGEST}: {ELSEWHERE}")
     if _NUL.search(text):
         raise InvalidInput(f"{whose}: PostgreSQL can't store the {what}: it has a character NUL (\\u0000)")
+    if text.count("[") + text.count("{") >= DEEPEST and is_too_deep(json.loads(text)):
+        raise InvalidInput(f"{whose}: the {what} {TOO_DEEP}")
     return text
 
 
@@ -96,28 +99,73 @@ def instant(whose: str, when: datetime | None) -> str | None:
         raise InvalidInput(f"{whose}: not_before={when} lies outside the years 1 to 9999 in UTC") from None
 
 
-def rank(whose: str, priority: int) -> str | None:
+def rank(whose: str, priority: object) -> str | None:
     """`priority` as text; None for the default.
 
     Raises:
         InvalidInput: the priority is not valid.
     """
-    if priority not in range(1, 6):
+    if not isinstance(priority, int) or isinstance(priority, bool) or priority not in range(1, 6):
         raise InvalidInput(f"{whose}: priority={priority!r}: give 1 (first) to 5 (last)")
-    return None if priority == 3 else str(priority)
+    return None if priority == 3 else str(int(priority))
 
 
 def message(whose: str, message_id: str | None) -> str | None:
     """`message_id` as it is given.
 
     Raises:
-        InvalidInput: it begins as the ids of Perdure's own messages do.
+        InvalidInput: it is empty or too long, or begins as the ids of Perdure's own messages do.
     """
     if str(message_id).startswith("perdure-"):
         raise InvalidInput(
             f"{whose}: message_id={message_id!r}: ids that begin with perdure- are reserved: give another one"
         )
+    if message_id is not None:
+        check_text(whose, "message_id", message_id, 1, 200, "bytes")
     return message_id
+
+
+def signal_name(whose: str, name: str) -> str:
+    """The name of a signal, as it is given.
+
+    Raises:
+        InvalidInput: no signal can have it.
+    """
+    if not _SIGNAL.fullmatch(name):
+        raise InvalidInput(f"{whose}: {name[:60]!r} can't be the name of a signal: give that of a handler")
+    check_text(whose, "the name of the signal", name)
+    return name
+
+
+def person(whose: str, by: str, note: str) -> dict[str, str]:
+    """Who makes a request and why, as arguments of a call.
+
+    Raises:
+        InvalidInput: the name is missing, or one of the two is too long.
+    """
+    check_text(whose, "by", by, 1, 200)
+    check_text(whose, "note", note, 0, 2000)
+    return {"made_by": by, "note": note}
+
+
+def check_text(
+    whose: str, what: str, given: object, least: int = 0, most: int | None = None, unit: str = "characters"
+) -> None:
+    """Check an argument that is text.
+
+    Raises:
+        InvalidInput: PostgreSQL cannot store it, or it is shorter or longer than allowed.
+    """
+    text = "" if given is None else str(given)
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{whose}: PostgreSQL can't store {what}: it has a lone surrogate") from None
+    if "\0" in text:
+        raise InvalidInput(f"{whose}: PostgreSQL can't store {what}: it has a character NUL")
+    size = len(encoded) if unit == "bytes" else len(text)
+    if size < least or (most is not None and size > most):
+        raise InvalidInput(f"{whose}: {what} has {size} {unit}: give {least} to {most}")
 
 
 def _plain(value: Any) -> Any:

@@ -194,7 +194,11 @@ async def test_a_method_that_needs_temporal_raises_an_error_without_it(world: Wo
 
 
 async def test_sql_of_its_own_is_refused_with_a_hint_too(world: World) -> None:
-    for call in ("perdure.start('Look up', 'a', '{}')", "perdure.start('lookup', E'a\\n', '{}')"):
+    for call in (
+        "perdure.start('Look up', 'a', '{}')",
+        "perdure.start('lookup', E'a\\n', '{}')",
+        "perdure.signal('lookup', 'a', '__temporal')",
+    ):
         with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
             await world.db.execute(f"select {call}")
         assert refused.value.hint

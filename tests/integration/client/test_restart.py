@@ -89,8 +89,10 @@ async def test_a_restart_that_names_nobody_or_whose_input_no_relay_could_deliver
         await world.client.start(LookupBooking, "a", Booking())
         await world.ended("lookup", "a")
     for who in ("", "x" * 201):
-        with pytest.raises(InvalidInput, match="or its note can not be used"):
+        with pytest.raises(InvalidInput, match=r"lookup/a: by has \d+ characters: give 1 to 200"):
             await world.client.restart("lookup", "a", by=who, note="again")
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="or its note can not be used"):
+            await world.db.execute("select perdure.restart('lookup', 'a', $1, 'again')", who)
     for given, why in (
         (f"[{'[' * 100}0{']' * 100}]", "nested 100 levels deep"),
         (f'"{"x" * 2000000}"', "are too many"),
