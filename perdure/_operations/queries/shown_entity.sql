@@ -1,7 +1,8 @@
--- One entity, open or finished: $1 lifecycle, $2 id, $3 with payloads. Data of a dropped month is null.
+-- One entity, open or finished: $1 lifecycle, $2 id, $3 with payloads. Data of a dropped month is null. An input that is null has 0 bytes.
 select i.lifecycle, i.id, i.generation, i.version, i.final, coalesce(e.state, i.final) as state, coalesce(e.since, f.finished_at) as since,
     e.stuck_at, e.attention, coalesce(e.tenant, f.tenant) as tenant, coalesce(e.created_at, f.created_at) as created_at,
-    octet_length(coalesce(e.input, f.input)::text) as input_bytes, coalesce(e.workflow_id, f.workflow_id) as workflow_id,
+    case when coalesce(e.id, f.id) is not null then coalesce(octet_length(coalesce(e.input, f.input)::text), 0) end as input_bytes,
+    coalesce(e.workflow_id, f.workflow_id) as workflow_id,
     case when $3::boolean then coalesce(e.input, f.input)::text end as input,
     case when $3::boolean then coalesce(e.snapshot, f.snapshot)::text end as snapshot,
     clock_timestamp() as now

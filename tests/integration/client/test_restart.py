@@ -15,6 +15,7 @@ from tests.apps.bodies import app
 from tests.apps.bookings import Count, Counter, Escalate, LookupBooking
 from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE
+from tests.integration.store.stores import a_move, store_at, written
 from tests.world import World
 
 
@@ -77,6 +78,14 @@ async def test_an_entity_with_an_effect_in_doubt_is_not_restarted(world: World) 
 async def test_an_unknown_entity_is_not_restarted(world: World) -> None:
     with pytest.raises(NoSuchEntity, match=r"there is no lookup/a: perdure\.start starts it for the first time"):
         await world.client.restart(LookupBooking, "a", by="ann", note="")
+
+
+async def test_an_entity_that_was_started_in_sql_without_an_input_restarts_without_one(world: World) -> None:
+    await world.db.execute("select perdure.start('lookup', 'a', null)")
+    async with store_at(world.dsn) as store:
+        await written(store, a_move("a", 1, "sent", final=True, lifecycle="lookup"))
+    assert await world.client.restart("lookup", "a", by="ann", note="again") == 1
+    assert await world.db.fetchval("select input is null from perdure.entity where generation = 1")
 
 
 async def _delivered(world: World) -> bool:

@@ -67,6 +67,11 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
     assert "in doubt" in text
 
 
+async def test_an_input_that_was_null_is_not_called_lost(world: World) -> None:
+    await world.db.execute("select perdure.start('lookup', 'a', null)")
+    assert ", input 0 bytes" in (await perdure(world, "show", "lookup", "a")).stdout
+
+
 async def test_a_waiting_entity_shows_the_reason_and_payloads_on_request(world: World) -> None:
     world.counterparty.replies = [{"accept": True, "close": True}, {"not_done": "busy", "retry_after": 600}]
     async with world.worker(app):

@@ -31,7 +31,7 @@ begin
     end if;
     select * into last from finished x where x.lifecycle = restart_any.lifecycle and x.id = entity_id and x.generation = i.generation
         order by finished_at desc limit 1; -- its month may have been dropped, and that of an earlier generation not
-    if last.input is null and restart_any.input is null then
+    if not found and restart_any.input is null then -- of one that is found, null was the input
         raise exception 'perdure.restart: the input of %/% is no longer on record', restart_any.lifecycle, entity_id
             using hint = 'Give it again: input => ...', errcode = 'no_data_found';
     end if;
