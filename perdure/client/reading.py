@@ -44,7 +44,8 @@ async def read_open(
 
 
 async def carry_out(pool: Pool, call: Call) -> Any:
-    """The result of a call in a transaction of its own.
+    """The result of a call in a transaction of its own, which is READ COMMITTED whatever the app's pool has as its
+    default: a snapshot that is older than another session's commit fails, or does not show a doubt.
 
     Raises:
         NoSuchEntity: there is no such entity.
@@ -54,7 +55,8 @@ async def carry_out(pool: Pool, call: Call) -> Any:
         DatabaseUnavailable: no answer, or another transaction holds the entity.
     """
     with refusals(str(call)):
-        return await pool.fetchval(call.sql("${}"), *call.values)
+        async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
+            return await connection.fetchval(call.sql("${}"), *call.values)
 
 
 @contextmanager
