@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from perdure.client.calls import Call
-from perdure.errors import NotConnected, NoTransaction, UnknownConnection
+from perdure.errors import InvalidInput, NotConnected, NoTransaction, UnknownConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,18 +50,21 @@ def carry_blocking(connection: BlockingConnection, call: Call) -> Any:
 
     Raises:
         NoTransaction: the connection would commit the call by itself.
+        InvalidInput: an argument has a character that the connection's client encoding does not have.
         UnknownConnection: the connection is asynchronous, of an unknown library, or a session with several
             databases.
     """
     carrier = _carrier(connection)
     if carrier in _AWAITED:
         raise UnknownConnection(f"{_given(connection)}, which is awaited: use Client, in async code")
-    return _as_text(carrier(connection, call))
+    with _encoding(call):
+        return _as_text(carrier(connection, call))
 
 
 async def carry_awaited(connection: AsyncConnection, call: Call) -> Any:
     """The result of the call in the app's transaction; raises as `carry_blocking`."""
-    return _as_text(await _carrier(connection)(connection, call))
+    with _encoding(call):
+        return _as_text(await _carrier(connection)(connection, call))
 
 
 def awaited(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -118,6 +121,18 @@ def _carrier(connection: object) -> Callable[[Any, Call], Any]:
 
 def _given(connection: object) -> str:
     return f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}"
+
+
+@contextmanager
+def _encoding(call: Call) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeEncodeError as error:  # such as of psycopg, which then sends nothing
+        character = f"U+{ord(error.object[error.start]):04X}"
+        raise InvalidInput(
+            f"{call}: an argument has the character {character}, and the client encoding of this connection "
+            f"({error.encoding}) does not: set it to UTF8"
+        ) from None
 
 
 def _as_text(answer: Any) -> Any:

@@ -383,6 +383,25 @@ async def test_an_answer_is_text_also_in_the_encoding_sql_ascii(kind: str, dsn: 
     assert await _app(kind, dsn, _start) == ["started"]
 
 
+@pytest.mark.parametrize("kind", ["psycopg", "psycopg async", "sqlalchemy"])
+async def test_a_character_that_the_client_encoding_lacks_is_refused_and_the_transaction_goes_on(
+    kind: str, dsn: str, db: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    refused = pytest.raises(InvalidInput, match=r"order/a: .* character U\+0436, .* \(latin-1\) does not: set it to")
+
+    def wrong(client: Any, connection: Any) -> None:
+        with refused:
+            client.start("order", "a", {"item": "\u0436"}, connection=connection)
+
+    async def wrong_awaited(client: Any, connection: Any) -> None:
+        with refused:
+            await client.start("order", "a", {"item": "\u0436"}, connection=connection)
+
+    await _app(kind, dsn, wrong_awaited if kind in AWAITED else wrong, _start)
+    assert (await _written(db))[:3] == [1, 1, 1]
+
+
 async def test_a_method_that_needs_a_pool_raises_an_error_without_one() -> None:
     for look in (CLIENT.status("order", "a"), CLIENT.wait("order", "a"), CLIENT.list("order")):
         with pytest.raises(NotConnected, match=r"needs the app's database: make the client by .*Client\.connect"):
