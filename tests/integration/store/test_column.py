@@ -199,30 +199,81 @@ async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, 
         await until(lambda: nothing_behind(db), "it is settled")
 
 
+@asynccontextmanager
+async def column_role(db: Connection) -> AsyncIterator[str]:
+    """A role that writes the column of `booking`, which has row-level security."""
+    role = f"column_{secrets.token_hex(4)}"
+    await db.execute(
+        f"create role {role}; grant usage on schema perdure to {role}; grant select, update on booking to {role};"
+        f"grant execute on all functions in schema perdure to {role}; alter table booking enable row level security"
+    )
+    try:
+        yield role
+    finally:
+        await db.execute(
+            "reset role; alter table booking disable row level security;"
+            "do $$ declare each name; begin for each in select policyname from pg_policies where tablename = 'booking' "
+            "loop execute format('drop policy %I on booking', each); end loop; end $$;"
+            f"drop owned by {role}; drop role {role}"
+        )
+
+
+SHOW = "select perdure.show_in_app($1, $2)"
+OF_A_TENANT = "using (current_setting('shop.tenant', true) = 'south')"
+
+
 async def test_a_row_that_row_level_security_hides_does_not_count_as_missing(
     store: PostgresStore, db: Connection
 ) -> None:
     await db.execute("insert into booking values ('a', 'pending')")
     await written(store, *(a_move(each, 1) for each in ("a", "missing")))
-    role = f"column_{secrets.token_hex(4)}"
-    await db.execute(
-        f"create role {role}; grant usage on schema perdure to {role}; grant select, update on booking to {role};"
-        f"grant execute on all functions in schema perdure to {role};"
-        "alter table booking enable row level security;"
-        "create policy of_the_app on booking using (current_setting('shop.tenant', true) = 'south')"
-    )
-    show = "select perdure.show_in_app($1, $2)"
-    try:
-        await db.execute(f"set role {role}")
-        with pytest.raises(asyncpg.InsufficientPrivilegeError, match=r"row-level security of public\.booking may hide"):
-            await db.execute(show, LIFECYCLE, "a")
+    async with column_role(db) as role:
+        await db.execute(f"create policy of_the_app on booking {OF_A_TENANT}; set role {role}")
+        with pytest.raises(
+            asyncpg.InsufficientPrivilegeError, match=r"may hide the row of public\.booking .* BYPASSRLS"
+        ):
+            await db.execute(SHOW, LIFECYCLE, "a")
         await db.execute(f"reset role; create policy of_perdure on booking to {role} using (true); set role {role}")
-        assert [await db.fetchval(show, LIFECYCLE, each) for each in ("a", "missing")] == ["shown", "missing"]
-    finally:
+        assert [await db.fetchval(SHOW, LIFECYCLE, each) for each in ("a", "missing")] == ["shown", "missing"]
+    assert await shown(db) == "doing"
+
+
+async def test_a_row_that_a_restrictive_policy_hides_does_not_count_as_missing(
+    store: PostgresStore, db: Connection
+) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await written(store, a_move("a", 1))
+    async with column_role(db) as role:
         await db.execute(
-            "reset role; alter table booking disable row level security; drop policy of_the_app on booking;"
-            f"drop owned by {role}; drop role {role}"
+            f"create policy of_perdure on booking to {role} using (true);"
+            f"create policy of_tenants on booking as restrictive {OF_A_TENANT}; set role {role}"
         )
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match=r"may hide the row of public\.booking"):
+            await db.execute(SHOW, LIFECYCLE, "a")
+        await db.execute("set shop.tenant = 'south'")
+        assert await db.fetchval(SHOW, LIFECYCLE, "a") == "shown"
+        await db.execute("reset shop.tenant")
+
+
+async def test_a_row_that_is_hidden_below_a_view_does_not_count_as_missing(
+    store: PostgresStore, db: Connection
+) -> None:
+    await db.execute("insert into booking values ('a', 'pending')")
+    await db.execute("create view seen with (security_invoker = on) as select * from booking")
+    try:
+        await declared(db, LIFECYCLE, "public.seen", "id", "state")
+        await written(store, *(a_move(each, 1) for each in ("a", "missing")))
+        async with column_role(db) as role:
+            await db.execute(
+                f"create policy of_the_app on booking {OF_A_TENANT}; grant select, update on seen to {role};"
+                f"set role {role}"
+            )
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match=r"may hide the row of public\.seen"):
+                await db.execute(SHOW, LIFECYCLE, "a")
+            await db.execute(f"reset role; alter role {role} bypassrls; set role {role}")
+            assert [await db.fetchval(SHOW, LIFECYCLE, each) for each in ("a", "missing")] == ["shown", "missing"]
+    finally:
+        await db.execute("drop view seen")
     assert await shown(db) == "doing"
 
 
@@ -231,33 +282,25 @@ async def test_a_row_that_the_role_may_read_and_not_update_is_an_error_and_a_hel
 ) -> None:
     await db.execute("insert into booking values ('a', 'pending')")
     await written(store, a_move("a", 1))
-    role = f"column_{secrets.token_hex(4)}"
-    await db.execute(
-        f"create role {role}; grant usage on schema perdure to {role}; grant select, update on booking to {role};"
-        f"grant execute on all functions in schema perdure to {role};"
-        "alter table booking enable row level security; create policy to_read on booking for select using (true)"
-    )
-    show = "select perdure.show_in_app($1, 'a')"
     other = await asyncpg.connect(dsn)
     try:
-        await db.execute(f"set role {role}")
-        with pytest.raises(NotPermitted, match=r"no policy lets the role column_\w+ update rows of public\.booking"):
-            await check_mirror(db, LIFECYCLE, "public.booking", "id", "state")
-        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="update the row"):
-            await db.execute(show, LIFECYCLE)
-        await db.execute("reset role; create policy to_update on booking for update using (id <> 'b')")
-        async with other.transaction():
-            await other.execute("select from booking for update")
-            await db.execute(f"set role {role}")
-            await check_mirror(db, LIFECYCLE, "public.booking", "id", "state")
-            assert await db.fetchval(show, LIFECYCLE) == "held"
-        assert await db.fetchval(show, LIFECYCLE) == "shown"
+        async with column_role(db) as role:
+            await db.execute(f"create policy to_read on booking for select using (true); set role {role}")
+            with pytest.raises(
+                NotPermitted, match=r"no policy lets the role column_\w+ update rows of public\.booking"
+            ):
+                await check_mirror(db, LIFECYCLE, "public.booking", "id", "state")
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="or not let it update the row"):
+                await db.execute(SHOW, LIFECYCLE, "a")
+            await db.execute("reset role; create policy to_update on booking for update using (id <> 'b')")
+            async with other.transaction():
+                await other.execute("select from booking for update")
+                await db.execute(f"set role {role}")
+                await check_mirror(db, LIFECYCLE, "public.booking", "id", "state")
+                assert await db.fetchval(SHOW, LIFECYCLE, "a") == "held"
+            assert await db.fetchval(SHOW, LIFECYCLE, "a") == "shown"
     finally:
         await other.close()
-        await db.execute(
-            "reset role; alter table booking disable row level security; drop policy if exists to_read on booking;"
-            f"drop policy if exists to_update on booking; drop owned by {role}; drop role {role}"
-        )
 
 
 async def test_a_row_that_vanishes_while_it_is_behind_is_forgotten(store: PostgresStore, db: Connection) -> None:
