@@ -91,6 +91,6 @@ async def _columns(connection: Connection, role: str, app: App) -> list[str]:
     for row in (await declare(connection, columns)).values():
         found += [
             f"grant usage on schema {row['schema']} to {name}",
-            f"grant select ({row['key']}), update ({row['state']}) on {row['app_table']} to {name}",
+            f"grant select ({row['key']}, {row['state']}), update ({row['state']}) on {row['app_table']} to {name}",
         ]
     return list(dict.fromkeys(found))

@@ -204,7 +204,8 @@ async def column_role(db: Connection) -> AsyncIterator[str]:
     """A role that writes the column of `booking`, which has row-level security."""
     role = f"column_{secrets.token_hex(4)}"
     await db.execute(
-        f"create role {role}; grant usage on schema perdure to {role}; grant select, update on booking to {role};"
+        f"create role {role}; grant usage on schema perdure to {role};"
+        f"grant select (id, state), update (state) on booking to {role};"
         f"grant execute on all functions in schema perdure to {role}; alter table booking enable row level security"
     )
     try:
@@ -405,6 +406,51 @@ async def triggered(db: Connection, does: str, *, deferred: bool = False) -> Asy
         yield
     finally:
         await db.execute("drop trigger of_the_app on booking; drop function of_the_app")
+
+
+DISCARDS = {
+    "a trigger that returns null": (
+        "create function nope() returns trigger language plpgsql as 'begin return null; end';"
+        "create trigger nope before update on booking for each row execute function nope()",
+        "drop trigger nope on booking; drop function nope()",
+    ),
+    "a rule that does nothing": (
+        "create rule nope as on update to booking do instead nothing",
+        "drop rule nope on booking",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", DISCARDS)
+async def test_a_row_that_does_not_take_the_state_stays_behind_with_the_reason(
+    store: PostgresStore, db: Connection, which: str
+) -> None:
+    discard, undo = DISCARDS[which]
+    await db.execute(f"insert into booking values ('a', 'pending'); {discard}")
+    try:
+        await written(store, a_move("a", 1))
+        await Follower(store.pool).once()
+        assert "did not take the state" in await db.fetchval("select error from perdure.behind")
+    finally:
+        await db.execute(undo)
+    await db.execute("update perdure.behind set next_try = now()")
+    await Follower(store.pool).once()
+    assert (await shown(db), await nothing_behind(db)) == ("doing", True)
+
+
+async def test_a_row_that_shows_the_state_already_needs_no_update(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into booking values ('a', 'doing')")
+    await db.execute(
+        "create trigger unchanged before update on booking "
+        "for each row execute function suppress_redundant_updates_trigger()"
+    )
+    try:
+        await written(store, a_move("a", 1))
+        async with column_role(db) as role:
+            await db.execute(f"create policy of_perdure on booking to {role} using (true); set role {role}")
+            assert await db.fetchval(SHOW, LIFECYCLE, "a") == "shown"
+    finally:
+        await db.execute("drop trigger unchanged on booking")
 
 
 TRIGGERS = {

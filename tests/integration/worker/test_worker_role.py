@@ -13,11 +13,13 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
+from perdure._services.follower import Follower
 from perdure.cli import cli
 from perdure.contracts import EffectStatus
 from perdure.errors import NotPermitted
 from tests.apps.bookings import Escalate, LookupBooking, LookupInline
 from tests.apps.contracts import Booking
+from tests.integration.store.stores import a_move, store_at, written
 from tests.world import WorkerProcess, World
 
 APP = "tests.apps.bodies:app"
@@ -119,6 +121,19 @@ async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: 
     assert "permission" not in worker.text(), worker.text()
     owned = "select count(*) from pg_class where relnamespace = 'perdure'::regnamespace and relowner = $1::regrole"
     assert await world.db.fetchval(owned, f'"{role}"') == 0
+
+
+async def test_its_columns_need_no_update_where_they_show_the_state_already(world: World, columns: str) -> None:
+    await granted(world, columns, "column", "--app", APP)
+    await world.db.execute(
+        "insert into booking values ('a', 'doing'); create trigger unchanged before update on booking "
+        "for each row execute function suppress_redundant_updates_trigger()"
+    )
+    async with store_at(world.dsn) as store, store_at(its(world, columns)) as writing:
+        await written(store, a_move("a", 1, lifecycle="lookup"))
+        assert await world.db.fetchval("select count(*) from perdure.behind") == 1
+        await Follower(writing.pool).once()
+    assert await world.db.fetch("select error from perdure.behind") == []
 
 
 async def test_the_months_to_come_are_made_for_it(world: World, role: str, columns: str) -> None:

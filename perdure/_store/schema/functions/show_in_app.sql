@@ -8,6 +8,7 @@ declare
     newest record;
     app_row text;
     locked boolean;
+    changed bigint;
 begin
     -- One session at a time, which reads the state afterwards, so that the column never shows an older state again.
     select * into place from perdure.take_column(show_in_app.lifecycle, entity_id);
@@ -45,7 +46,15 @@ begin
         set local search_path to default; -- the app's triggers find their tables by the path of its own sessions
         execute pg_catalog.format('update %s set %I = %L where %I = %L', place.app_table::pg_catalog.regclass, place.state_column,
             newest.state, place.key_column, entity_id);
+        get diagnostics changed = row_count;
         set local search_path to perdure, pg_temp;
+        if changed = 0 then -- also if a trigger discards an update that would change nothing
+            execute format('select true %s and %I = %L', app_row, place.state_column, newest.state) into locked;
+            if locked is null then
+                raise exception 'the row of % did not take the state: a trigger or a rule discards the update', place.app_table
+                    using errcode = 'object_not_in_prerequisite_state';
+            end if;
+        end if;
     end if;
     perform perdure.column_shown(show_in_app.lifecycle, entity_id, newest.upto);
     return case when locked then 'shown' else 'missing' end;
