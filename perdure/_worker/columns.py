@@ -30,13 +30,18 @@ async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any
     """The names of a declared column in the database, see `queries/app_column.sql`.
 
     Raises:
-        DeclarationError: there is no such table or column.
+        DeclarationError: there is no such table or column, or its key is not unique.
     """
     found = await connection.fetchrow(query("app_column"), column.table, column.key, column.column)
     if found is None:
         raise DeclarationError(
             f"{lifecycle}: mirror={column} names a table or column that the database does not have: "
             "run the migration that makes it, or correct the column"
+        )
+    if not found["unique_key"]:
+        raise DeclarationError(
+            f"{lifecycle}: mirror={column} has a key that may not be unique, so a state could be shown in rows "
+            f"of other entities: name another key, or `create unique index on {found['app_table']} ({found['key']})`"
         )
     return found
 
@@ -49,7 +54,7 @@ async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
         The names of each column, as `find` returns them, by lifecycle.
 
     Raises:
-        DeclarationError: there is no such table or column.
+        DeclarationError: as `find` raises it.
     """
     declared: dict[str, Any] = {}
     for lifecycle, column in columns.items():
@@ -69,7 +74,7 @@ async def prepare(connection: Connection, writer: Connection, columns: Declared)
         writer: a connection of the role that writes the columns; it may be `connection`.
 
     Raises:
-        DeclarationError: there is no such table or column.
+        DeclarationError: as `find` raises it.
         NotPermitted: another column is recorded, or the role may not write the column. The message names the command.
     """
     if await connection.fetchval(_OWNS):

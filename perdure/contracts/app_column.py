@@ -14,7 +14,8 @@ class AppColumn:
     Args:
         table: name of the table, with its schema if the schema is not on the search path.
         column: the column that holds the state; text, varchar or an enum.
-        key: the column that holds the entity id; any type that PostgreSQL can read from text.
+        key: the column that holds the entity id; any type that PostgreSQL can read from text. A plain table has a
+            unique index on it alone.
 
     Example:
         >>> AppColumn("orders", column="status").key

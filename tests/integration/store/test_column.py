@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import asyncpg
 import pytest
@@ -14,8 +14,10 @@ from perdure._services.follower import Follower
 from perdure._store.postgres import Database, PostgresStore
 from perdure._store.schema.rights import check_mirror
 from perdure._wire.writes import Gate, Verdict
+from perdure._worker.columns import find
+from perdure.contracts.app_column import AppColumn
 from perdure.contracts.outcomes import EffectStatus
-from perdure.errors import NotPermitted
+from perdure.errors import DeclarationError, NotPermitted
 from tests.deadline import DEADLINE, until
 from tests.integration.store.stores import (
     LIFECYCLE,
@@ -451,6 +453,46 @@ async def test_a_row_that_shows_the_state_already_needs_no_update(store: Postgre
             assert await db.fetchval(SHOW, LIFECYCLE, "a") == "shown"
     finally:
         await db.execute("drop trigger unchanged on booking")
+
+
+async def test_a_state_is_never_shown_in_several_rows(store: PostgresStore, db: Connection) -> None:
+    await db.execute(
+        "create table invoice (tenant text, number int, state text default 'open', primary key (tenant, number))"
+        "partition by list (tenant); create table invoices partition of invoice default;"
+        "insert into invoice values ('north', 1), ('south', 1)"
+    )
+    try:
+        await declared(db, LIFECYCLE, "public.invoice", "number", "state")
+        await written(store, a_move("1", 1, "paid"))
+        await Follower(store.pool).once()
+        assert "2 rows have it" in await db.fetchval("select error from perdure.behind")
+        assert await db.fetchval("select count(*) from invoice where state = 'open'") == 2
+    finally:
+        await db.execute("drop table invoice")
+
+
+KEYS = {
+    "the primary key": ("id int primary key", True),
+    "a unique index": ("id int unique", True),
+    "a part of the primary key": ("id int, tenant text, primary key (tenant, id)", False),
+    "a unique index on some rows": ("id int, gone bool); create unique index on invoice (id) where (not gone", False),
+}
+
+
+@pytest.mark.parametrize("which", KEYS)
+async def test_a_key_that_is_not_unique_is_refused_beforehand(db: Connection, which: str) -> None:
+    columns, unique = KEYS[which]
+    await db.execute(f"create table invoice (state text, {columns})")
+    column = AppColumn("invoice", "state")
+    try:
+        with (
+            nullcontext()
+            if unique
+            else pytest.raises(DeclarationError, match=r"unique index on public\.invoice \(id\)")
+        ):
+            await find(db, LIFECYCLE, column)
+    finally:
+        await db.execute("drop table invoice")
 
 
 TRIGGERS = {

@@ -48,6 +48,10 @@ begin
             newest.state, place.key_column, entity_id);
         get diagnostics changed = row_count;
         set local search_path to perdure, pg_temp;
+        if changed > 1 then -- rows of other entities, perhaps
+            raise exception 'the key % of % is not unique: % rows have it', place.key_column, place.app_table, changed
+                using errcode = 'object_not_in_prerequisite_state';
+        end if;
         if changed = 0 then -- also if a trigger discards an update that would change nothing
             execute format('select true %s and %I = %L', app_row, place.state_column, newest.state) into locked;
             if locked is null then
