@@ -30,15 +30,17 @@ SLICE = 2.0
 """Seconds for the rows of one table while each row has a transaction of its own."""
 _ALONE = bounds(statement="5s")
 """Time-out for the app's triggers if no other row waits for them in the same transaction."""
-_DEFERRED = "set constraints all immediate"
-"""Fires the app's deferred triggers in a statement, because the commit itself has no time-out."""
+_DEFERRED = "set local search_path to default; set constraints all immediate"
+"""Fires the app's deferred triggers in a statement, because the commit itself has no time-out. They find their tables
+by the path of the app's own sessions."""
 
 
 class Follower(Service):
     """Updates the columns that are due in `perdure.behind`.
 
     Args:
-        pool: the app's database. The triggers of the app's tables have all rights of its sessions.
+        pool: the app's database, opened with `triggers`. The triggers of the app's tables have all rights of its
+            sessions.
         every: seconds between two looks without a nudge.
     """
 

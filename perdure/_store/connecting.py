@@ -100,7 +100,7 @@ _STATEMENT_TIMEOUT = re.compile(r"\bstatement_timeout = '?(\d+)(ms|s|min)?\b")
 _SECONDS = {None: 0.001, "ms": 0.001, "s": 1.0, "min": 60.0}
 
 
-async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
+async def open_pool(url: str, most: int, *, closed_path: bool = False, triggers: bool = False) -> Pool:
     """A pool whose sessions have `BOUNDS`. Behind a pooler without sessions, its transactions have them.
 
     Args:
@@ -108,10 +108,12 @@ async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
         most: maximum number of connections.
         closed_path: whether names are searched in `pg_catalog` alone. Otherwise a role that may create objects in a
             schema of the search path could substitute functions and operators of a statement.
+        triggers: whether triggers of the app run in the sessions. Each use of a session then ends with a reset of what
+            they may have set; behind a pooler nothing can do that.
     """
-    closed = partial(_pool, url, most, closed_path=closed_path)
+    opened = partial(_pool, url, most, closed_path=closed_path, triggers=triggers)
     try:
-        pool = await closed(Session, server_settings=_NAME | BOUNDS)
+        pool = await opened(Session, server_settings=_NAME | BOUNDS)
     except asyncpg.ProtocolViolationError as error:
         if "startup parameter" not in str(error):
             raise
@@ -119,7 +121,7 @@ async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
         if await _hold(pool):
             return pool
         await pool.close()
-    return await closed(SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
+    return await opened(SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
 
 
 async def keeps_sessions(pool: Pool) -> bool:
@@ -268,20 +270,27 @@ class SessionOfPooler(Session):
         return result
 
 
-async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, **more: Any) -> Pool:
+async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, triggers: bool, **more: Any) -> Pool:
     sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+    # Start-up parameters cannot depend on the role's settings, nor on the platform.
+    settings = f"{_DURABLE.format(local='false')}; {VIGILANT}"
+    if closed_path:
+        settings += f"; {_PATH.format(local='false')}"
 
     async def begin(session: Any) -> None:
         session.others = sessions
         session.closed_path = closed_path
         sessions.add(session)
         _keep_alive(session)
-        if kind is Session:  # start-up parameters cannot depend on the role's settings, nor on the platform
-            await session.execute(f"{_DURABLE.format(local='false')}; {VIGILANT}")
-            if closed_path:
-                await session.execute(_PATH.format(local="false"))
+        if kind is Session:
+            await session.execute(settings)
 
-    more |= {"connect": connect, "connection_class": kind, "init": begin, "setup": _lend, "reset": _take_back}
+    async def reset(session: Any) -> None:
+        await session.execute(f"reset session authorization; reset role; {session.get_reset_query()}; {settings}")
+        await _take_back(session)
+
+    resetting = reset if triggers and kind is Session else _take_back
+    more |= {"connect": connect, "connection_class": kind, "init": begin, "setup": _lend, "reset": resetting}
     pool: Pool = await asyncpg.create_pool(url, min_size=1, max_size=most, timeout=5, **more)
     return pool
 
@@ -310,7 +319,7 @@ async def _lend(connection: Any) -> None:
 
 
 async def _take_back(connection: Any) -> None:
-    """Reset nothing: no code changes a session's settings, and the pool's reset would cost each write a round trip."""
+    """Reset nothing: Perdure's code changes no settings of a session, and a reset would cost a write a round trip."""
     connection.lend(False)
 
 

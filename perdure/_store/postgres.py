@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -122,13 +123,12 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/database`.
         most: connections of one process at most.
-        closed_path: see `open_pool`.
+        closed_path, triggers: see `open_pool`.
     """
 
-    def __init__(self, url: str, *, most: int = 5, closed_path: bool = False) -> None:
+    def __init__(self, url: str, *, most: int = 5, closed_path: bool = False, triggers: bool = False) -> None:
         self._url = url
-        self._closed_path = closed_path
-        self._most = most
+        self._open = partial(open_pool, url, most, closed_path=closed_path, triggers=triggers)
         self._pool: Pool | None = None
 
     async def open(self, *, patience: float = 10.0) -> Pool:
@@ -146,7 +146,7 @@ class Database:
     async def _opened(self, until: float) -> Pool:
         while True:
             try:
-                return await open_pool(self._url, self._most, closed_path=self._closed_path)
+                return await self._open()
             except _REFUSED as error:
                 raise unusable(self._url, error) from error
             except _PARAMETER as error:

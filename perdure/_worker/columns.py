@@ -24,6 +24,7 @@ Declared = Mapping[str, AppColumn | None]
 _OWNS = (
     "select has_table_privilege('perdure.app_column', 'insert') and has_table_privilege('perdure.app_column', 'delete')"
 )
+_USER = "select session_user"
 
 
 async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any:
@@ -96,6 +97,6 @@ async def check_columns(connection: Connection, writer: Connection, columns: Dec
                 "`perdure grant ROLE --as column --app MODULE:APP` for the role in PERDURE_COLUMN_DATABASE_URL"
             )
         await check_mirror(writer, lifecycle, table, column.key, column.column)
-        if writer is connection and not found["own"]:
+        if not found["own"] and await connection.fetchval(_USER) == await writer.fetchval(_USER):
             what = "the triggers of this table run with the rights of the worker: set PERDURE_COLUMN_DATABASE_URL"
             log_event(log, what, level=logging.WARNING, table=table, owner=found["owner"], lifecycle=lifecycle)

@@ -169,10 +169,12 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         """See base class."""
         database = Database(self.config.database_url, most=self.config.connections, closed_path=True)
-        writing = Database(self.config.column_database_url or self.config.database_url, most=2)
+        # Triggers of the app may set parameters of their session, which must stop no write (invariant 8).
+        column_url = self.config.column_database_url or self.config.database_url
+        writing = Database(column_url, most=1, closed_path=True, triggers=True)
         pool = await database.open()
         try:
-            columns = await writing.open() if self.config.column_database_url else pool
+            columns = await writing.open()
             await patiently(partial(_check, pool, self.app, columns, partial(has_run, worker)))
             exchange, keeper = Exchange(worker.client, self.config), Pulse("keeper")
             self.health.watch([keeper])
@@ -355,7 +357,6 @@ async def _check(pool: Pool, app: App, columns: Pool, has_run: Callable[[], Awai
         for name, lifecycle in app.lifecycles.items():
             if lifecycle.expects is not None:
                 await Expected(name, lifecycle.expects).check(connection)
-        async with nullcontext(connection) if columns is pool else columns.acquire() as writer:
-            if writer is not connection:
-                await check_same_database(connection, writer, "PERDURE_COLUMN_DATABASE_URL")
+        async with columns.acquire() as writer:
+            await check_same_database(connection, writer, "PERDURE_COLUMN_DATABASE_URL")
             await prepare_columns(connection, writer, declared)

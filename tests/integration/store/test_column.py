@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from perdure._services.follower import Follower
-from perdure._store.postgres import Database, PostgresStore
+from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.schema.rights import check_mirror
 from perdure._wire.writes import Gate, Verdict
 from perdure._worker.columns import find
@@ -27,6 +27,7 @@ from tests.integration.store.stores import (
     an_outcome,
     declared,
     states,
+    store_at,
     written,
 )
 
@@ -549,6 +550,51 @@ async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
 
         await until(refused, "the reason is on record")
     assert await shown_behind(db) == ["7"]
+
+
+async def test_deferred_triggers_find_the_apps_tables_by_its_own_path(dsn: str, db: Connection) -> None:
+    await db.execute("insert into booking values ('a', 'pending'), ('b', 'pending')")
+    async with a_follower(dsn) as (follower, pool):
+        await written(PostgresStore(pool), a_move("a", 1), a_move("b", 1))
+        does = "perform from comment; if new.id = 'b' then raise exception 'never'; end if"
+        async with triggered(db, does, deferred=True):
+            await follower.once()
+    assert (await shown(db), await shown_behind(db)) == ("doing", ["b"])
+
+
+SET_BY_A_TRIGGER = {
+    "a time-out": ("statement_timeout", "1"),
+    "reads alone": ("default_transaction_read_only", "on"),
+    "a path": ("search_path", "nowhere"),
+    "weak commits": ("synchronous_commit", "off"),
+    "a role": ("role", "postgres"),
+}
+
+
+@pytest.mark.parametrize("which", SET_BY_A_TRIGGER)
+async def test_what_a_trigger_sets_in_its_session_keeps_no_other_row_back(dsn: str, db: Connection, which: str) -> None:
+    name, value = SET_BY_A_TRIGGER[which]
+    await db.execute("insert into booking values ('a', 'pending'), ('b', 'pending')")
+    async with a_follower(dsn) as (follower, pool), store_at(dsn) as store:
+        before = await pool.fetchval("select current_setting($1)", name)
+        async with triggered(db, f"if new.id = 'a' then perform set_config('{name}', '{value}', false); end if"):
+            await written(store, a_move("a", 1))
+            await follower.once()
+            await written(store, a_move("b", 1))
+            await follower.once()
+        assert await pool.fetchval("select current_setting($1)", name) == before
+    assert [await shown(db, each) for each in ("a", "b")] == ["doing", "doing"]
+
+
+@asynccontextmanager
+async def a_follower(dsn: str) -> AsyncIterator[tuple[Follower, Pool]]:
+    """A follower with the sessions that a worker gives it."""
+    database = Database(dsn, most=1, closed_path=True, triggers=True)
+    pool = await database.open()
+    try:
+        yield Follower(pool), pool
+    finally:
+        await database.close()
 
 
 async def test_very_many_rows_of_one_table_that_can_not_be_shown_keep_no_other_table_back(

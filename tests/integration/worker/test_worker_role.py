@@ -169,6 +169,21 @@ async def test_a_missing_right_is_named_with_the_command_that_grants_it(world: W
     assert await worker.stop() == 0
 
 
+async def test_what_a_trigger_of_the_app_sets_in_its_session_stops_no_write(world: World) -> None:
+    await world.db.execute(
+        "create function sets() returns trigger language plpgsql as $$ begin "
+        "perform set_config('default_transaction_read_only', 'on', false); return new; end $$;"
+        "create trigger sets before update on booking for each row execute function sets();"
+        "insert into booking (id) values ('a'), ('b'), ('c')"
+    )
+    await world.spawn(APP, PERDURE_CONNECTIONS="2")
+    for entity_id in ("a", "b", "c"):
+        await world.client.start(LookupInline, entity_id, Booking())
+        assert await world.ended("lookup-inline", entity_id) == "done"
+    shown = "select count(*) from booking where state = 'done'"
+    await world.until(lambda: _is(world, shown, 3), "the app's rows show the end")
+
+
 async def test_columns_in_another_database_are_refused(world: World) -> None:
     process = WorkerProcess(world, APP, {"PERDURE_COLUMN_DATABASE_URL": world.postgres.dsn("perdure_template")})
     world.workers.append(process)
