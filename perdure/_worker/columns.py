@@ -31,20 +31,31 @@ async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any
     """The names of a declared column in the database, see `queries/app_column.sql`.
 
     Raises:
-        DeclarationError: there is no such table or column, or its key is not unique.
+        DeclarationError: there is no such table or column, no update can change it, or its key is not unique.
     """
     found = await connection.fetchrow(query("app_column"), column.table, column.key, column.column)
+    if problem := _problem(found):
+        raise DeclarationError(f"{lifecycle}: mirror={column} {problem}")
+    return found
+
+
+def _problem(found: Any) -> str | None:
     if found is None:
-        raise DeclarationError(
-            f"{lifecycle}: mirror={column} names a table or column that the database does not have: "
-            "run the migration that makes it, or correct the column"
+        return (
+            "names a table or column that the database does not have: run the migration that makes it, or correct the "
+            "column"
+        )
+    if not found["updatable"]:
+        return (
+            "names a column that no update can change, because it is generated, or of a view that joins or groups "
+            "rows: name another column"
         )
     if not found["unique_key"]:
-        raise DeclarationError(
-            f"{lifecycle}: mirror={column} has a key that may not be unique, so a state could be shown in rows "
-            f"of other entities: name another key, or `create unique index on {found['app_table']} ({found['key']})`"
+        return (
+            "has a key that may not be unique, so a state could be shown in rows of other entities: name another key, "
+            f"or `create unique index on {found['app_table']} ({found['key']})`"
         )
-    return found
+    return None
 
 
 async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:

@@ -496,6 +496,21 @@ async def test_a_key_that_is_not_unique_is_refused_beforehand(db: Connection, wh
         await db.execute("drop table invoice")
 
 
+async def test_a_column_that_no_update_can_change_is_refused_beforehand(db: Connection) -> None:
+    await db.execute(
+        "create table invoice (id int primary key, sent text, state text generated always as (upper(sent)) stored);"
+        "create view invoices as select id, max(sent) as state from invoice group by id;"
+        "create view sent as select id, sent as state from invoice"
+    )
+    try:
+        for name in ("invoice", "invoices"):
+            with pytest.raises(DeclarationError, match="no update can change"):
+                await find(db, LIFECYCLE, AppColumn(name, "state"))
+        assert (await find(db, LIFECYCLE, AppColumn("sent", "state")))["app_table"] == "public.sent"
+    finally:
+        await db.execute("drop table invoice cascade")
+
+
 TRIGGERS = {
     "that needs a row which the app holds": ("update comment set body = body where id = 1", False),
     "that takes 2 s": ("perform pg_sleep(2)", False),
