@@ -40,6 +40,7 @@ class Record:
 
     Attributes:
         row: of `ident` and `entity`, or `finished`.
+        behind: the row of the app, if a try to show the state in it has failed.
         cut: whether there are more transitions.
     """
 
@@ -50,6 +51,7 @@ class Record:
     outbox: list[Row]
     rejected: list[Row]
     findings: list[Row]
+    behind: list[Row]
     cut: bool = False
 
     @property
@@ -102,6 +104,7 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
         await rows("shown_outbox"),
         await rows("shown_rejected"),
         await rows("shown_findings"),
+        await rows("shown_behind"),
         cut=len(transitions) > TRANSITIONS,
     )
 
@@ -184,6 +187,7 @@ def as_json(seen: Seen) -> dict[str, Any]:
         "outbox": record.outbox,
         "rejected": record.rejected,
         "findings": record.findings,
+        "behind": record.behind,
         "problem": seen.problem,
     }
 

@@ -36,6 +36,7 @@ async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> di
     waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
     rejected = await connection.fetchval(query("overview_rejected"), *reach.columns)
+    refused = await connection.fetchrow(query("overview_refused"), *reach.columns)
     findings = await finding_kinds(connection, reach)
     reconcile = await connection.fetchrow(query("overview_reconciliation"))
     assert waiting is not None
@@ -48,7 +49,12 @@ async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> di
         "conditions": conditions | {Condition.FINISHED.value: finished["finished"]},
         "finished_estimated": finished["estimated"],
         "in_doubt": doubts,
-        "outbox": {**outbox, "rejected": rejected, "rows_behind": waiting["behind"]},
+        "outbox": {
+            **outbox,
+            "rejected": rejected,
+            "rows_behind": waiting["behind"],
+            "refused_row": refused and dict(refused),
+        },
         "findings": findings,
         "reconciliation": dict(reconcile) if reconcile else None,
     }

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from perdure._operations.durations import shown
+from perdure._text.shown import entity_name
 
 LATE = 30.0
 """Seconds after which a delivery or a task waits too long."""
@@ -45,6 +46,15 @@ def problems(
     delays = [*_temporal(queues), *_builds(unserved), *_queues(queues, "" if unserved else ": its workers are behind")]
     found = [*delays, *_doubts(seen), *_rejected(seen), *_attention(seen), *_stuck(seen)]
     return [*found, *_delivery(seen), *_findings(seen)]
+
+
+def refusal(row: Mapping[str, Any]) -> str:
+    """The row of the app that refuses a state, its entity, and the reason.
+
+    Args:
+        row: with `lifecycle`, `id`, `app_table` and `error`.
+    """
+    return f"{row['app_table']} can't show the state of {entity_name(row['lifecycle'], row['id'])}: {row['error']}"
 
 
 def _temporal(queues: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -124,7 +134,8 @@ def _delivery(seen: Mapping[str, Any]) -> Iterator[Problem]:
         )
     if outbox["rows_behind"]:
         behind = _count(outbox["rows_behind"], "row of the app shows", "rows of the app show")
-        yield Problem("rows", f"{behind} an older state than the record")
+        refused = f". {refusal(row)}" if (row := outbox["refused_row"]) else ""
+        yield Problem("rows", f"{behind} an older state than the record{refused}")
 
 
 def _findings(seen: Mapping[str, Any]) -> Iterator[Problem]:

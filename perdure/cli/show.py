@@ -181,6 +181,10 @@ def _print_messages(seen: Seen, payloads: bool) -> None:
 
 def _print_rest(seen: Seen) -> None:
     record = seen.record
+    for row in record.behind:
+        why = row["error"] or "the app holds it"
+        tries = f"tries: {row['tries']}, the next at {moment(row['next_try'])}"
+        print_line("\n" + one_line(f"the row of {row['app_table']} does not show this state: {why} ({tries})"))
     if record.rejected:
         rows = [(row["seq"], row["kind"], moment(row["rejected_at"]), row["reason"]) for row in record.rejected]
         print_table(("seq", "kind", "at", "reason"), rows, title="\nrejected (see `perdure rejected`)")

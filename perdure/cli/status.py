@@ -14,6 +14,8 @@ from perdure._operations.builds import in_use, read_builds
 from perdure._operations.connecting import bound, read_binding, temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_overview, read_queues
+from perdure._operations.problems import refusal
+from perdure._text.shown import one_line
 from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
@@ -103,6 +105,8 @@ def _print_outbox(found: Mapping[str, Any]) -> None:
     columns = ("waiting", "oldest waits", "due later", "rejected", "app rows behind")
     numbers = (found[name] for name in ("due_later", "rejected", "rows_behind"))
     print_table(columns, [(found["waiting"], shown(found["lag_seconds"]), *numbers)], title="\ndelivery")
+    if row := found["refused_row"]:
+        print_line(one_line(refusal(row)))
 
 
 def _print_queues(seen: Mapping[str, Any]) -> None:

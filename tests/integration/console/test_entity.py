@@ -9,6 +9,7 @@ from tests.apps.contracts import Booking
 from tests.apps.talking import Look, Ring, app
 from tests.integration.console.browsing import open_console, readable
 from tests.integration.operations.acts import LOST, delivered, parked, record
+from tests.integration.operations.refused_row import refuse_state
 from tests.world import World
 
 pytestmark = pytest.mark.world(app)
@@ -38,6 +39,15 @@ async def test_it_shows_the_way_it_took_attempts_look_ups_and_who_has_the_next_s
         await browser.get("/entity/ring", 404, id="nobody")
         unknown = readable(await browser.get("/entity/rng", 400, id="a"))
         assert "no lifecycle is named 'rng'; did you mean 'ring'?" in unknown
+
+
+async def test_a_row_of_the_app_that_refuses_the_state_is_named_with_the_reason(world: World) -> None:
+    await refuse_state(world, "no-number")
+    async with open_console(world, app=app) as site:
+        page = readable(await site.browser().get("/entity/lookup", id="no-number"))
+        assert "The row of public.numbered does not show this state, 1 try: InvalidTextRepresentationError" in page
+        page = readable(await site.browser().get("/"))
+        assert "public.numbered can't show the state of lookup/no-number: InvalidTextRepresentationError" in page
 
 
 async def test_payloads_are_shown_to_who_may_see_them_and_that_is_on_record_first(world: World) -> None:

@@ -13,6 +13,7 @@ from tests.apps.bodies import app
 from tests.apps.bookings import Count
 from tests.apps.contracts import Booking
 from tests.command import APP, nobody, perdure, shown, stands
+from tests.integration.operations.refused_row import refuse_state
 from tests.world import World
 
 _PLACE = re.compile(r" at \w+\.py:\d+$")
@@ -117,6 +118,15 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
     data = await perdure(world, "show", "lookup", "a/ö", "--json", **away)
     assert data.exit_code == 1
     assert json.loads(data.stdout)["problem"] in data.stderr
+
+
+async def test_a_row_of_the_app_that_refuses_the_state_is_named_with_the_reason(world: World) -> None:
+    await refuse_state(world, "no-number")
+    (row,) = (await shown(world, "lookup", "no-number"))["behind"]
+    assert (row["app_table"], row["tries"]) == ("public.numbered", 1)
+    end = await perdure(world, "show", "lookup", "no-number", *APP)
+    why = r"InvalidTextRepresentationError \(SQLSTATE 22P02\) \(tries: 1, the next at .*\)"
+    assert re.search(rf"^the row of public\.numbered does not show this state: {why}$", end.stdout, re.MULTILINE)
 
 
 async def test_an_unknown_entity_is_reported_in_one_line(world: World) -> None:

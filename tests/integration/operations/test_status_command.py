@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from perdure._operations.overview import read_overview
+from perdure._operations.reach import Reach
 from perdure._store.sql import shared
 from perdure.errors import NotPermitted
 from tests.apps.bodies import app
 from tests.command import nobody, perdure
+from tests.integration.operations.refused_row import refuse_state
 from tests.world import World
 
-NOTHING = {"waiting": 0, "lag_seconds": 0, "due_later": 0, "rejected": 0, "rows_behind": 0}
+NOTHING = {"waiting": 0, "lag_seconds": 0, "due_later": 0, "rejected": 0, "rows_behind": 0, "refused_row": None}
 
 
 async def status(world: World, *arguments: str) -> str:
@@ -44,6 +47,16 @@ async def test_open_lifecycles_stand_by_state_with_the_oldest_and_what_wants_a_p
     shown = await status(world)
     assert "b          stuck     1     1 d     1      1" in shown
     assert "due later" in shown
+
+
+async def test_a_row_of_the_app_that_refuses_a_state_is_named_with_the_reason(world: World) -> None:
+    await refuse_state(world, "no-number")
+    found = await outbox(world)
+    assert (found["rows_behind"], found["refused_row"]["id"]) == (1, "no-number")
+    line = "public.numbered can't show the state of lookup/no-number: InvalidTextRepresentationError (SQLSTATE 22P02)"
+    assert line in await status(world)
+    seen = [await read_overview(world.db, Reach.of([(each, None)])) for each in ("lookup", "other")]
+    assert [each["outbox"]["refused_row"] is not None for each in seen] == [True, False]
 
 
 async def test_an_undelivered_row_waits_since_its_commit(world: World) -> None:

@@ -11,7 +11,7 @@ from perdure._operations.problems import problems
 CALM: dict[str, Any] = {
     "open": [],
     "in_doubt": [],
-    "outbox": {"waiting": 0, "lag_seconds": 0.0, "rejected": 0, "rows_behind": 0},
+    "outbox": {"waiting": 0, "lag_seconds": 0.0, "rejected": 0, "rows_behind": 0, "refused_row": None},
     "findings": [],
     "reconciliation": None,
 }
