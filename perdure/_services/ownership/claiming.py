@@ -18,7 +18,7 @@ from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
 from perdure._wire.keeper import SILENCE, Decision, Proposal, Reply
 from perdure.contracts.scopes import scope_setting
-from perdure.errors import NotThisDatabase, TemporalUnavailable
+from perdure.errors import NotNow, NotThisDatabase, TemporalUnavailable
 
 query = queries(__name__)
 
@@ -75,10 +75,12 @@ async def claim(connection: Connection, exchange: Exchange, what: What, report: 
 
     Raises:
         NotThisDatabase: the database cannot be `what`. The message has the reason.
+        NotNow: an open transaction of the app has written transitions.
     """
     found = await look(connection)
     if await _is_settled(found.row, what, exchange):
         return "nothing to do: this database is verified with this scope and namespace"
+    await _begin_origin(connection)
     if what is What.COPIED:
         return await _make_copy(connection, exchange)
     force: Literal["restored", "moved"] = "restored" if what is What.RESTORED else "moved"
@@ -99,6 +101,18 @@ async def _is_settled(row: asyncpg.Record, what: What, exchange: Exchange) -> bo
     except NotThisDatabase:
         return False
     return True
+
+
+async def _begin_origin(connection: Connection) -> None:
+    """Let the feed and the sequences go on behind all rows that came from another server."""
+    async with connection.transaction():
+        await connection.execute(bounds(lock="10s", statement="0"))
+        try:
+            await connection.execute("select perdure.begin_origin()")
+        except asyncpg.LockNotAvailableError as error:
+            raise NotNow(
+                f"another transaction writes transitions into this database ({error}): end it, and run this again"
+            ) from error
 
 
 async def _make_copy(connection: Connection, exchange: Exchange) -> str:

@@ -28,6 +28,7 @@ begin
     end loop;
     if newest.same_cluster is not true then
         lock table transition in share mode;
+        perform raise_sequences();
         here.floor := coalesce((select max(seq) from transition), 0);
         here.first_xid := pg_snapshot_xmin(pg_current_snapshot());
     end if;
