@@ -121,6 +121,14 @@ async def test_the_sql_that_it_prints_is_what_it_ran_and_it_may_be_repeated(worl
     assert await world.db.fetchval(rights, role)
 
 
+async def test_a_grant_is_made_and_repeated_beside_a_publication_of_all_tables(world: World, role: str) -> None:
+    await world.db.execute("create publication everything for all tables")
+    for _ in range(2):
+        await perdure(world, "grant", role, "--as", "app", "--lifecycle", "order")
+    granted = "select array_agg(lifecycle) from perdure.permission where role = $1"
+    assert await world.db.fetchval(granted, role) == ["order"]
+
+
 async def test_a_role_that_does_not_exist_is_named(world: World) -> None:
     with pytest.raises(ValueError, match="there is no role 'nobody; drop role shop' in this PostgreSQL"):
         await perdure(world, "grant", "nobody; drop role shop", "--as", "app")

@@ -189,6 +189,15 @@ async def test_a_migration_that_gets_no_lock_names_the_sessions_in_its_way_and_c
     assert await catalog(blank) == before
 
 
+async def test_each_table_has_a_replica_identity(blank: Connection) -> None:
+    """PostgreSQL refuses to change a published table that has none."""
+    await schema.migrate(blank)
+    without = """
+        select relname from pg_class c where relnamespace = 'perdure'::regnamespace and relkind in ('r', 'p')
+            and relreplident <> 'f' and not exists (select from pg_index where indrelid = c.oid and indisprimary)"""
+    assert [row["relname"] for row in await blank.fetch(without)] == []
+
+
 async def test_a_migration_that_fails_leaves_nothing(blank: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = schema.Migration(NEWEST + 1, "bad", "create table perdure.half (id int); select 1/0")
     with monkeypatch.context() as patch:
@@ -218,6 +227,7 @@ async def test_a_permission_from_before_passes_to_the_role_that_has_its_name(
         patch.setattr(schema, "migrations", lambda: before)
         await schema.migrate(blank)
     await blank.execute("insert into perdure.permission (role, kind) values (current_user, 'app'), ('dropped', 'app')")
+    await blank.execute("create publication everything for all tables")  # then a change needs a replica identity
     await schema.migrate(blank)
     rows = await blank.fetch("select role, role_oid = current_user::regrole as its from perdure.permission")
     assert [tuple(row) for row in rows] == [(await blank.fetchval("select current_user"), True)]
