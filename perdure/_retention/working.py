@@ -85,4 +85,4 @@ async def briefly(connection: Connection, act: Callable[[], Awaitable[object]]) 
 
 
 async def _connect(url: str) -> asyncpg.Connection[asyncpg.Record]:
-    return await connect_for_long_work(url, "perdure archive", statement_cache_size=0)
+    return await connect_for_long_work(url, "perdure archive", pooled=True)

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from perdure._services.service import Service
-from perdure._store.connecting import DATABASE_ERRORS, VIGILANT, Pool, connect_for_long_work, keeps_sessions
+from perdure._store.connecting import DATABASE_ERRORS, Pool, connect_for_long_work, keeps_sessions
 
 CHANNEL = "perdure_outbox"
 """As in `notify_relays.sql`."""
@@ -49,7 +49,6 @@ class Listener(Service):
             connection = await connect_for_long_work(self._url, "perdure listener")
             try:
                 async with asyncio.timeout(_LONGEST):
-                    await connection.execute(VIGILANT)
                     await connection.add_listener(CHANNEL, self._received)
             except BaseException:
                 connection.terminate()

@@ -54,6 +54,12 @@ BOUNDS = {
     # more, each time.
     "jit": "off",
 }
+_LONG_WORK = {
+    "lock_timeout": "15s",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "default_transaction_isolation": "read committed",
+}
 PATIENCE = 5.0
 """Seconds that a client waits for a statement: the server's bound and `_ON_THE_WAY`."""
 _ON_THE_WAY = 3.5
@@ -88,8 +94,8 @@ begin
     end loop;
 end $$"""
 # By the simple protocol: until this is known, nothing may be prepared.
-_HOLD = f"""do $$ begin
-    if current_setting('lock_timeout') <> '{BOUNDS["lock_timeout"]}' then
+_HOLD = """do $$ begin
+    if current_setting('lock_timeout') <> '{lock_timeout}' then
         raise exception 'the session has other bounds' using errcode = 'assert_failure';
     end if;
 end $$"""
@@ -115,10 +121,10 @@ async def open_pool(url: str, most: int, *, closed_path: bool = False, triggers:
     try:
         pool = await opened(Session, server_settings=_NAME | BOUNDS)
     except asyncpg.ProtocolViolationError as error:
-        if "startup parameter" not in str(error):
+        if not _is_of_pooler(error):
             raise
     else:
-        if await _hold(pool):
+        if await _hold(pool, BOUNDS):
             return pool
         await pool.close()
     return await opened(SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
@@ -132,17 +138,30 @@ async def keeps_sessions(pool: Pool) -> bool:
         return not session.pooled
 
 
-async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Connection[asyncpg.Record]:
-    """One connection whose statements have no bounds, for work on many rows.
+async def connect_for_long_work(url: str, name: str, *, pooled: bool = False) -> asyncpg.Connection[asyncpg.Record]:
+    """One connection for work on many rows. Its statements may take as long as they need, and wait 15 s for a lock,
+    whatever the role has configured.
 
     Args:
         url: as for `open_pool`.
         name: the `application_name`.
-        more: further arguments for asyncpg.
+        pooled: whether the URL may be a pooler's without sessions. There, each transaction has to set its bounds.
     """
-    settings = {"application_name": name} | more.pop("server_settings", {})
-    connection: asyncpg.Connection[asyncpg.Record] = await connect(url, timeout=10, server_settings=settings, **more)
-    _keep_alive(connection)
+    opened = partial(connect, url, timeout=10, **({"statement_cache_size": 0} if pooled else {}))
+    named = {"application_name": name}
+    try:
+        connection: asyncpg.Connection[asyncpg.Record] = await opened(server_settings=named | _LONG_WORK)
+    except asyncpg.ProtocolViolationError as error:
+        if not pooled or not _is_of_pooler(error):
+            raise
+        connection = await opened(server_settings=named)
+    try:
+        _keep_alive(connection)
+        if await _hold(connection, _LONG_WORK):
+            await connection.execute(VIGILANT, timeout=10)
+    except BaseException:
+        connection.terminate()
+        raise
     return connection
 
 
@@ -305,10 +324,14 @@ def _keep_alive(connection: Any) -> None:
                 wire.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def _hold(pool: Pool) -> bool:
+def _is_of_pooler(error: asyncpg.ProtocolViolationError) -> bool:
+    return "startup parameter" in str(error)
+
+
+async def _hold(sessions: Any, bounds: dict[str, str]) -> bool:
     """False if a pooler is configured to ignore the bounds (ignore_startup_parameters)."""
     try:
-        await pool.execute(_HOLD)
+        await sessions.execute(_HOLD.format(**bounds), timeout=10)
     except asyncpg.AssertError:
         return False
     return True

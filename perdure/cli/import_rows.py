@@ -135,7 +135,7 @@ async def _connection() -> AsyncIterator[Connection]:
     """One for a long job: no bounds for its statements."""
     url = settings().database_url
     async with opened(granted(Kind.OPERATOR)):
-        db = await connect_for_long_work(url, "perdure import", server_settings={"lock_timeout": "15s"})
+        db = await connect_for_long_work(url, "perdure import")
         try:
             yield db
         finally:

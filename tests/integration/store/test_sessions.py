@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from infra.pgbouncer import PgBouncer
 from perdure import _pulse
 from perdure._store import schema
-from perdure._store.connecting import BOUNDS, Pool, open_pool, report_weaknesses
+from perdure._store.connecting import BOUNDS, Pool, connect_for_long_work, open_pool, report_weaknesses
 from perdure._store.postgres import Database
 from perdure.errors import InvalidSetting
 from perdure.servers.postgres import PostgresServer
@@ -81,18 +82,49 @@ LIMITS = {
 }
 
 
-async def test_a_session_has_its_own_limits_of_time_whatever_the_role_has(dsn: str, role: str) -> None:
+@pytest.fixture
+async def limited(dsn: str, role: str) -> str:
+    """The URL of a role with limits of time that are too short for any work."""
     admin = await asyncpg.connect(dsn)
-    known = {row[0] for row in await admin.fetch("select name from pg_settings where name = any($1)", list(LIMITS))}
-    for name in known:
-        await admin.execute(f"alter role {role} set {name} = '1s'")
+    for row in await admin.fetch("select name from pg_settings where name = any($1)", list(LIMITS)):
+        await admin.execute(f"alter role {role} set {row['name']} = '1s'")
+    await admin.execute(f"alter role {role} set default_transaction_isolation = 'serializable'")
     await admin.close()
-    pool = await open_pool(dsn.replace("postgres@", f"{role}@"), 1)
+    return dsn.replace("postgres@", f"{role}@")
+
+
+async def limits_of(session: Any) -> dict[str, str]:
+    """The limits that are effective there, of those that the server has."""
+    settings = "select name, current_setting(name) as value from pg_settings where name = any($1)"
+    return {row["name"]: row["value"] for row in await session.fetch(settings, list(LIMITS))}
+
+
+async def test_a_session_has_its_own_limits_of_time_whatever_the_role_has(limited: str) -> None:
+    pool = await open_pool(limited, 1)
     try:
-        shown = {name: await pool.fetchval("select current_setting($1)", name) for name in known}
+        assert LIMITS | await limits_of(pool) == LIMITS
     finally:
         await pool.close()
-    assert shown == {name: limit for name, limit in LIMITS.items() if name in known}
+
+
+async def test_long_work_is_not_ended_whatever_the_role_has(limited: str) -> None:
+    session = await connect_for_long_work(limited, "long work")
+    try:
+        found = await limits_of(session)
+        assert found.pop("lock_timeout") == "15s"
+        assert set(found.values()) == {"0"}
+        assert await session.fetchval("show transaction_isolation") == "read committed"
+    finally:
+        await session.close()
+
+
+async def test_long_work_behind_a_pooler_changes_no_session(dsn: str, bouncer: PgBouncer) -> None:
+    session = await connect_for_long_work(bouncer.dsn(dsn.rpartition("/")[2]), "long work", pooled=True)
+    try:
+        async with session.transaction():
+            assert await session.fetchval("show client_connection_check_interval") == "0"
+    finally:
+        await session.close()
 
 
 async def test_commits_are_durable_behind_a_pooler(dsn: str, bouncer: PgBouncer) -> None:

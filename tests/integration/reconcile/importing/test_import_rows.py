@@ -116,6 +116,15 @@ async def test_rows_that_wait_are_started_and_those_that_are_over_are_left_alone
     assert set(world.counterparty.accepted.values()) == {1}
 
 
+async def test_a_query_may_take_longer_than_a_statement_of_the_role(world: World) -> None:
+    await insert(world, 1)
+    database = world.dsn.rpartition("/")[2]
+    await world.db.execute(f"alter database {database} set statement_timeout = '500ms'")
+    slow = "select id, status, to_jsonb(j) as input from job j, (select pg_sleep(1) offset 0) s"
+    status, said, _ = await import_rows(world, "lookup", "--query", slow, "--waiting", "waiting")
+    assert (status, said.split(",")[0]) == (0, "1 started")
+
+
 async def test_killed_in_the_middle_and_run_again_it_starts_each_row_once_while_the_app_goes_on_inserting(
     world: World,
 ) -> None:
