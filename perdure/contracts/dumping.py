@@ -2,10 +2,12 @@
 
 Pydantic writes some values in another way than its reader could undo. JSON has no Infinity and no NaN: null stands in
 their place. A `SecretStr` becomes asterisks. A field with an alias is written by its name, and read by its alias alone.
+A subclass is written as the declared class, without the fields of its own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -24,6 +26,7 @@ T = TypeVar("T")
 _NO_NUMBER = "is Infinity or NaN, which JSON does not have: give None, or a text"
 _MASK = "*" * 10  # of `SecretBytes`, whose text is another
 _MASKED = "is a secret that Pydantic writes as asterisks: declare `Private`, or a serializer that writes the value"
+_UNWRITTEN = "is not written: declare the class that has this field, or a union, and leave out exclude=True"
 _UNREADABLE = "its type does not read what it writes"
 _READABLE = "let it, as with serialize_by_alias=True"
 _PLAIN = (str, int, type(None))
@@ -55,7 +58,8 @@ def dump(
 
     Raises:
         InvalidInput: a number in it is Infinity or NaN, and the type does not declare `ser_json_inf_nan="strings"`; or
-            a secret would become asterisks; or the type does not read what it writes. The message has the place.
+            a secret would become asterisks; or the type does not write a field, as one of a subclass; or does not read
+            what it writes. The message has the place.
     """
     data = _dumped(serializer, value, context, warnings)
     if reader is not None:
@@ -63,10 +67,50 @@ def dump(
             found = load(reader, data)
         except ValidationError as error:
             raise InvalidInput(f"{_UNREADABLE} ({describe_invalid(error)}): {_READABLE}") from None
-        # A set may be written in another order, and an object need not be comparable.
-        if not _equal(found, value) and _dumped(serializer, found, context, warnings) != data:
-            raise InvalidInput(f"{_UNREADABLE}, or not all of it: {_READABLE}")
+        if not _equal(found, value):
+            if unwritten := _unwritten_in(value, found):
+                raise InvalidInput(unwritten)
+            # A set may be written in another order, and an object need not be comparable.
+            if _dumped(serializer, found, context, warnings) != data:
+                raise InvalidInput(f"{_UNREADABLE}, or not all of it: {_READABLE}")
     return data
+
+
+def _unwritten_in(value: Any, found: Any, place: str = "") -> str | None:
+    """The place of the first field of a model in `value` that was not written, so that `found`, which was read from the
+    data, does not have it; None if every field was."""
+    parts, read, fields = _parts(value), _parts(found), _fields(value)
+    for name, part in parts.items():
+        here = _inner_place(place, name)
+        if name not in read:
+            if fields is not None and _fields(found) is not None:  # an untyped model is read as a dict
+                return f"{here} {_UNWRITTEN}"
+        elif _is_excluded((fields or {}).get(name)) and not _equal(read[name], part):
+            return f"{here} {_UNWRITTEN}"
+        elif unwritten := _unwritten_in(part, read[name], here):
+            return unwritten
+    return None
+
+
+def _parts(value: Any) -> dict[Any, Any]:
+    """The values that a value of several consists of, by their names or places."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, (list, tuple, deque)):
+        return dict(enumerate(value))
+    own = {name: getattr(value, name) for name in _fields(value) or () if hasattr(value, name)}
+    return {**own, **(getattr(value, "__pydantic_extra__", None) or {})}
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The declared fields of a model or dataclass, by their names; None of another value."""
+    if dataclasses.is_dataclass(value) and not hasattr(type(value), "__pydantic_fields__"):
+        return {each.name: each.default for each in dataclasses.fields(value)}
+    return getattr(type(value), "__pydantic_fields__", None)
+
+
+def _is_excluded(field: Any) -> bool:
+    return bool(getattr(field, "exclude", None) or getattr(field, "exclude_if", None))
 
 
 def _equal(found: Any, value: Any) -> bool:
@@ -125,8 +169,11 @@ def lost_in(plain: Any, data: Any, place: str = "") -> str | None:
     elif isinstance(plain, _MANY) and isinstance(data, (list, tuple)):
         inner = zip(range(len(plain)), plain, data, strict=False)
     for name, value, dumped in inner:
-        if not isinstance(value, _PLAIN):
-            part = str(name) if isinstance(name, int) or (isinstance(name, str) and name.isidentifier()) else "*"
-            if lost := lost_in(value, dumped, f"{place}.{part}".lstrip(".")):
-                return lost
+        if not isinstance(value, _PLAIN) and (lost := lost_in(value, dumped, _inner_place(place, name))):
+            return lost
     return None
+
+
+def _inner_place(place: str, name: Any) -> str:
+    part = str(name) if isinstance(name, int) or (isinstance(name, str) and name.isidentifier()) else "*"
+    return f"{place}.{part}".lstrip(".")

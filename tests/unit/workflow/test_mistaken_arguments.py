@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import Effect, Escalate, InDoubt, Lifecycle, state
@@ -24,6 +25,22 @@ class Way(StrEnum):
     NEW = "new"
     GOING = "going"
     DONE = state("done", final=True)
+
+
+class Short(BaseModel):
+    """What a snapshot declares."""
+
+
+class Longer(Short):
+    """What it gets."""
+
+    note: str
+
+
+class Kept(BaseModel):
+    """A snapshot."""
+
+    last: Short
 
 
 async def confirmed() -> Any:
@@ -81,6 +98,11 @@ MISTAKES: dict[str, tuple[Callable[[Any], Awaitable[Any]], type[Exception], str]
         lambda its: its._keep({"a": 1}),
         DeclarationError,
         r"mistaken/1: snapshot\(\) returned a dict: return",
+    ),
+    "a subclass": (
+        lambda its: its._keep(Kept(last=Longer(note="secret"))),
+        InvalidInput,
+        "mistaken/1: the snapshot can't be kept: last.note is not written",
     ),
     "async": (
         lambda its: its.wait_for(confirmed),
