@@ -176,6 +176,8 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
         found = await _until_stop(body(given, question), order.timeout, host)
         faults.point("after the look-up", find.name)
         receipt = None if found is None else _dumped(find, found)
+        if receipt is not None:  # on record, a receipt that nobody can read would end the doubt for good
+            load(find.receipt, receipt)
     except Exception as error:  # any exception means that the look-up could not answer
         log_event(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
         return report.model_copy(update={"result": CallResult.UNANSWERED, "why": describe(error)})

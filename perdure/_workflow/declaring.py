@@ -14,7 +14,7 @@ from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, in_handler, reason_of
 from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse, why_left
-from perdure.contracts.effects import Lookup
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.input_types import is_untyped, refuse_text_beside_private, set_in
 from perdure.errors import DeclarationError, NotNow
 
@@ -165,16 +165,28 @@ def check_effects(cls: type[Any]) -> None:
         for adapter, part in ((each.input, "input"), (each.receipt, "receipt")):
             refuse_text_beside_private(adapter, f"{cls.__name__}: the {part} of {each.name!r}")
     for effect in cls.effects:
-        if effect.lookup is not None and _takes_none(effect.lookup):
-            raise DeclarationError(
-                f"{cls.__name__}: the receipt of {effect.lookup.name!r} may be None, as for a miss, so "
-                f"it could not find {effect.name!r}, which would be done again: give both another receipt, such as "
-                "`bool`, and return True"
-            )
+        if effect.lookup is not None:
+            _check_lookup(cls.__name__, effect, effect.lookup)
         if where := set_in(effect.input):
             raise DeclarationError(
                 f"{cls.__name__}: the input of {effect.name!r} holds a set: {where}. Each worker would write it in "
                 "another order, as other bytes: use a list or a tuple"
+            )
+
+
+def _check_lookup(lifecycle: str, effect: Effect[Any, Any], lookup: Lookup[Any, Any]) -> None:
+    """Refuse a look-up that could not read its effect's input, or could not give its receipt."""
+    if _takes_none(lookup):
+        raise DeclarationError(
+            f"{lifecycle}: the receipt of {lookup.name!r} may be None, as for a miss, so "
+            f"it could not find {effect.name!r}, which would be done again: give both another receipt, such as "
+            "`bool`, and return True"
+        )
+    for part, own, others in zip(("input", "receipt"), lookup.types, effect.types, strict=True):
+        if own != others and Any not in (own, others):
+            raise DeclarationError(
+                f"{lifecycle}: the {part} of {lookup.name!r} is {own}, and that of {effect.name!r}, which it looks up, "
+                f"is {others}: declare one {part} for both"
             )
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import cached_property
-from types import NoneType
+from types import NoneType, SimpleNamespace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -117,7 +117,14 @@ class _Contract(Generic[In, Out]):
         return (self.name, *self.aliases)
 
     @cached_property
-    def _types(self) -> tuple[Any, Any]:
+    def types(self) -> tuple[Any, Any]:
+        """The types of the input and of the receipt, without `Annotated`, which the hints of a body lose."""
+        given, receipt = self._declared_types
+        holder = SimpleNamespace(__annotations__={"given": given, "receipt": receipt})
+        return tuple(get_type_hints(holder).values())  # type: ignore[return-value]
+
+    @cached_property
+    def _declared_types(self) -> tuple[Any, Any]:
         alias = getattr(self, "__orig_class__", None)
         if alias is None and self.body is not None:
             return _types_of(self, self.body)
@@ -130,12 +137,12 @@ class _Contract(Generic[In, Out]):
     @cached_property
     def input(self) -> TypeAdapter[In]:
         """Validates and dumps inputs."""
-        return TypeAdapter(self._types[0])
+        return TypeAdapter(self._declared_types[0])
 
     @cached_property
     def receipt(self) -> TypeAdapter[Out]:
         """Validates and dumps receipts."""
-        return TypeAdapter(self._types[1])
+        return TypeAdapter(self._declared_types[1])
 
     def dump_input(self, value: In, *, read_back: bool = True) -> Any:
         """`value` as JSON data.
@@ -152,7 +159,7 @@ class _Contract(Generic[In, Out]):
             data = dump(self.input.serializer, self.input.validate_python(value), reader=reader)
         except (ValidationError, ValueError) as error:
             raise InvalidInput(
-                f"{self.name}: the input does not fit {self._types[0]}: {first_problem(error)}"
+                f"{self.name}: the input does not fit {self._declared_types[0]}: {first_problem(error)}"
             ) from error
         if not read_back:
             return data
