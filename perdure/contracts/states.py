@@ -9,11 +9,15 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from perdure._text.shown import UNSEEN
 from perdure.contracts.spans import check_spans
 from perdure.errors import DeclarationError
 
 STARTING = "starting"
 """The state that is shown from an entity's start until its delivery. It is none of its lifecycle's states."""
+
+LONGEST_STATE = 63
+"""Bytes of UTF-8: the longest label of an enum in PostgreSQL, which a column of the app may have."""
 
 S = TypeVar("S", bound=StrEnum)
 
@@ -54,7 +58,7 @@ def state(
     """Mark a member of the `StrEnum` that a lifecycle has as its states. A state without marks is a plain string.
 
     Args:
-        name: the state, as it is recorded.
+        name: the state, as it is recorded: 1 to 63 bytes that can be seen.
         leads_to: the only states that may follow. None = every state below it may follow, and after a state with
             `attention` every state but the first. A lifecycle may always stay in its state.
         final: the lifecycle ends in this state. At least one state is final.
@@ -105,6 +109,7 @@ class States(Generic[S]):
                 "States is a StrEnum"
             )
         self._lifecycle = lifecycle
+        self._check_texts(enum)
         declared: list[State[S]] = [_state(each) for each in enum]
         self._by_name: dict[str, State[S]] = {_text(each.name): each for each in declared}
         self._today = {former: _text(each.name) for each in declared for former in each.aliases}
@@ -177,6 +182,21 @@ class States(Generic[S]):
         cancelled = [] if self.cancelled is None else [self.cancelled]
         names = dict.fromkeys([*(each.name for each in followers), *cancelled])
         return tuple(each for each in names if each is not before.name)
+
+    def _check_texts(self, enum: type[S]) -> None:
+        # A second member with the same text is only another name of the first one, so its marks are lost.
+        for name, member in enum.__members__.items():
+            if name != member.name:
+                raise DeclarationError(
+                    f"{self._lifecycle}: {member.name} and {name} are both {_text(member)!r}: give each its own text"
+                )
+            text = _text(member)
+            length = len(text.encode(errors="surrogatepass"))
+            if not 0 < length <= LONGEST_STATE or UNSEEN.search(text) or text != text.strip(" "):
+                raise DeclarationError(
+                    f"{self._lifecycle}: the state {text[:80]!r} can't be shown: use 1 to {LONGEST_STATE} bytes that "
+                    "can be seen, without blanks at an end"
+                )
 
     def _check_marks(self, declared: list[State[S]]) -> None:
         if not declared:

@@ -231,6 +231,24 @@ class TestDeclaration:
         with pytest.raises(DeclarationError, match=why):
             self.declare(named(states))
 
+    def test_two_members_with_one_text_are_refused(self) -> None:
+        class Copied(StrEnum):
+            NEW = "new"
+            WORKING = "working"
+            BROKEN = state("working", attention=True)  # only another name of WORKING
+            OVER = OVER
+
+        with pytest.raises(DeclarationError, match="Wrong: WORKING and BROKEN are both 'working': give each its own"):
+            self.declare(Copied)
+
+    @pytest.mark.parametrize("text", ["", "a\nb", " new", "a\u200bb", "\ud800", "c" * 64, "\u00e4" * 32])
+    def test_a_state_that_can_not_be_shown_is_refused(self, text: str) -> None:
+        with pytest.raises(DeclarationError, match=r"Wrong: the state '.*' can't be shown: use 1 to 63 bytes"):
+            self.declare(StrEnum("Odd", {"NEW": "new", "ODD": text, "OVER": OVER}))
+
+    def test_a_state_of_several_words_is_taken(self) -> None:
+        assert self.declare(named(["New order", "c" * 63, OVER])).__name__ == "Wrong"
+
     def test_a_state_in_which_a_cancel_ends_is_not_required(self) -> None:
         assert self.declare(named(["new", OVER])).__name__ == "Wrong"
 
