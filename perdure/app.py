@@ -12,7 +12,7 @@ from temporalio import workflow
 from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.dumping import dump, load
-from perdure.contracts.effects import Effect, Lookup, check_async, contract_of, first_problem
+from perdure.contracts.effects import Effect, Lookup, check_body, contract_of, first_problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit, limits_of
 from perdure.contracts.problems import ApplicationCheck
@@ -47,7 +47,8 @@ class App:
             module; `view.render("NAME/page.html")` names them.
 
     Raises:
-        DeclarationError: an effect has no body; a body has no contract, is not used or is not async; two have one name.
+        DeclarationError: an effect has no body; a body has no contract, is not used, is not async or cannot take its
+            two arguments; two have one name.
 
     Attributes:
         limits: the rates of the effects and look-ups, by name.
@@ -148,7 +149,7 @@ class App:
         if contract.name in self.bodies:
             other = _where(self.bodies[contract.name][1])
             raise DeclarationError(f"{contract!r} has two bodies: {other} and {_where(body)}")
-        check_async(contract, body)
+        check_body(contract, body)
         self.bodies[contract.name] = contract, body
 
     def _check(self, needed: dict[str, tuple[Contract, str]]) -> None:

@@ -444,33 +444,54 @@ def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Lookup[Any, Any]
     return getattr(body, CONTRACT_MARK, None)
 
 
-def check_async(contract: _Contract[Any, Any], body: Callable[..., Any]) -> None:
-    """Refuse a body that is not async: its call would happen, and its result could not be awaited.
+def check_body(contract: _Contract[Any, Any], body: Callable[..., Any]) -> None:
+    """Refuse a body that is not async, whose call would happen without a result that could be awaited, and one that
+    cannot take its two arguments, whose every attempt would be in doubt.
 
-    A function passes that has no return type, or a decorator, because it may return a coroutine.
+    A function passes as async that has no return type, or a decorator, because it may return a coroutine.
 
     Raises:
-        DeclarationError: the body is declared to return its result, and no coroutine.
+        DeclarationError: the body is declared to return its result, and no coroutine; or it takes other arguments.
     """
     function = body
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function):
         function = type(function).__call__
+    where = f"{function.__module__}.{function.__qualname__}"
+    if not takes_two(body):
+        second = "attempt" if isinstance(contract, Effect) else "context"
+        raise DeclarationError(
+            f"{contract!r}: {where} can't take two arguments: write `async def {function.__name__}(given, {second})`"
+        )
+    if not _may_be_async(function):
+        raise DeclarationError(
+            f"{contract!r}: {where} is not async: write `async def`, with `await asyncio.to_thread(...)` around work "
+            "that blocks"
+        )
+
+
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function of the author's can be called with two arguments. The outermost decorator decides."""
+    try:
+        inspect.signature(function, follow_wrapped=False).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a function in C, which need not tell
+        return True
+    return True
+
+
+def _may_be_async(function: Callable[..., Any]) -> bool:
     if inspect.iscoroutinefunction(function) or hasattr(function, "__wrapped__"):
-        return
+        return True
     try:
         returned = get_type_hints(function).get("return", Any)
     except (NameError, TypeError):
-        return
+        return True
     kind = get_origin(returned) or returned
-    if kind in (Any, object) or isinstance(kind, TypeVar) or (isinstance(kind, type) and issubclass(kind, Awaitable)):
-        return
-    where = f"{function.__module__}.{function.__qualname__}"
-    raise DeclarationError(
-        f"{contract!r}: {where} is not async: write `async def`, with `await asyncio.to_thread(...)` around work that "
-        "blocks"
-    )
+    is_awaitable = isinstance(kind, type) and issubclass(kind, Awaitable)
+    return is_awaitable or kind in (Any, object) or isinstance(kind, TypeVar)
 
 
 def _mark(body: Body, contract: _Contract[Any, Any]) -> Body:

@@ -21,7 +21,7 @@ from perdure._activity.hosting import TemporalHost
 from perdure._text.privacy import describe
 from perdure._wire.orders import CallResult, Report
 from perdure._wire.writes import Answer, EffectView, FenceOp, Gate, Verdict, Write
-from perdure.contracts.effects import Effect, Lookup, check_async
+from perdure.contracts.effects import Effect, Lookup, check_body
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Dedupe, Repeat
 from perdure.errors import DeclarationError, TemporalUnavailable
@@ -106,7 +106,7 @@ def _asking(lookup: Lookup[Any, Any], grace: float) -> Callable[..., Any]:
 def _body(contract: Effect[Any, Any] | Lookup[Any, Any]) -> Callable[..., Any]:
     if contract.body is None:
         raise DeclarationError(f"{contract.name} has no body: declare it with @effect or @lookup")
-    check_async(contract, contract.body)
+    check_body(contract, contract.body)
     return contract.body
 
 

@@ -210,6 +210,28 @@ class TestApp:
             ):
                 App([RepeatBooking], [body])
 
+    def test_a_body_that_can_not_take_its_arguments_is_refused(self) -> None:
+        async def without_attempt(booking: Booking) -> Ticket: ...  # type: ignore[empty-body]
+        async def of_three(booking: Booking, attempt: Attempt, more: int) -> Ticket: ...  # type: ignore[empty-body]
+        async def by_name(booking: Booking, *, attempt: Attempt) -> Ticket: ...  # type: ignore[empty-body]
+
+        for body in (without_attempt, of_three, by_name):
+            REGULAR["repeat"].performs(body)  # type: ignore[arg-type]
+            name = body.__name__
+            why = rf"Effect\('do-repeat'\): .*{name} can't take two arguments: write `async def {name}\(given, att"
+            with pytest.raises(DeclarationError, match=why):
+                App([RepeatBooking], [body])
+
+    def test_a_decorator_may_give_a_body_more_arguments(self) -> None:
+        async def of_three(client: Any, booking: Booking, attempt: Attempt) -> Ticket: ...  # type: ignore[empty-body]
+
+        @functools.wraps(of_three)
+        def with_client(booking: Booking, attempt: Attempt) -> Coroutine[Any, Any, Ticket]:
+            return of_three(None, booking, attempt)
+
+        for body in (with_client, functools.partial(of_three, None)):
+            App([RepeatBooking], [REGULAR["repeat"].performs(body)])
+
     def test_a_body_that_returns_a_coroutine_is_taken(self) -> None:
         async def book(booking: Booking, attempt: Attempt) -> Ticket:
             return Ticket(number=1)
