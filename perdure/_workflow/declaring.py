@@ -14,7 +14,7 @@ from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, in_handler, reason_of
 from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse, why_left
-from perdure.contracts.effects import Effect, Lookup
+from perdure.contracts.effects import Effect, Lookup, takes_two
 from perdure.contracts.input_types import is_untyped, refuse_text_beside_private, set_in
 from perdure.errors import DeclarationError, NotNow
 
@@ -204,6 +204,19 @@ def check_if_ended(cls: type[Any]) -> None:
     """Refuse a misspelt `if_ended`, which would let an entity wait for a person in silence, or continue without one."""
     if cls.if_ended not in ("attention", "again"):
         raise DeclarationError(f"{cls.__name__}: if_ended={cls.if_ended!r}: write 'attention' or 'again'")
+
+
+def check_cancelling(cls: type[Any], base: type[Any]) -> None:
+    """Refuse a `cancelling` that could not be awaited, or would never be called, before somebody cancels."""
+    own = cls.cancelling
+    if own is base.cancelling:
+        return
+    if not (takes_two(own) and (inspect.iscoroutinefunction(own) or hasattr(own, "__wrapped__"))):
+        raise DeclarationError(f"{cls.__name__}.cancelling can't be awaited: write `async def cancelling(self, asked)`")
+    if cls.declared.cancelled is None:
+        raise DeclarationError(
+            f"{cls.__name__}.cancelling would never be called: mark a state with cancelled=True, or leave it out"
+        )
 
 
 def put_conductor_around_run(cls: type[Any]) -> None:

@@ -19,6 +19,7 @@ from perdure._workflow.arguments import answer_of, check_time, check_why, state_
 from perdure._workflow.arriving import go_ahead
 from perdure._workflow.conductor import Conductor
 from perdure._workflow.declaring import (
+    check_cancelling,
     check_effects,
     check_handlers,
     check_if_ended,
@@ -116,6 +117,7 @@ class Lifecycle(Answering, Generic[I, S]):
         cls.input = TypeAdapter(input_type(cls, Lifecycle))
         check_effects(cls)
         check_if_ended(cls)
+        check_cancelling(cls, Lifecycle)
         put_conductor_around_run(cls)
 
     async def run(self, given: I, /) -> None:

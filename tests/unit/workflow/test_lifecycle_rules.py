@@ -283,6 +283,21 @@ class TestDeclaration:
         with pytest.raises(DeclarationError, match=f"Wrong.{name} overrides what every lifecycle has"):
             self.declare(**{name: lambda self: None})
 
+    def test_a_cancelling_that_can_not_be_called_is_refused(self) -> None:
+        async def takes_nothing(self: Any) -> None: ...
+        def not_async(self: Any, asked: OperatorRequest) -> None: ...
+
+        for wrong in (takes_nothing, not_async):
+            with pytest.raises(DeclarationError, match=r"Wrong.cancelling can't be awaited: write `async def c"):
+                self.declare(cancelling=wrong)
+
+    def test_a_cancelling_that_is_never_called_is_refused(self) -> None:
+        async def cancelling(self: Any, asked: OperatorRequest) -> None: ...
+
+        with pytest.raises(DeclarationError, match=r"Wrong.cancelling would never be called: mark a state with cancel"):
+            self.declare(named(["new", OVER]), cancelling=cancelling)
+        assert self.declare(cancelling=cancelling).__name__ == "Wrong"
+
     def test_a_missing_run_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"needs its own `@workflow.run async def run"):
 
