@@ -11,6 +11,7 @@ from temporalio import workflow
 
 from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
+from perdure.contracts.argument_types import check_types
 from perdure.contracts.dumping import dump, load
 from perdure.contracts.effects import Effect, Lookup, check_body, contract_of, first_problem
 from perdure.contracts.keys import check_name
@@ -71,6 +72,7 @@ class App:
         checks: Sequence[ApplicationCheck] = (),
         pages: Mapping[str, str] | None = None,
     ) -> None:
+        check_types("App", Sequence, lifecycles=lifecycles, effects=effects)
         self.lifespan = lifespan
         self.checks: tuple[ApplicationCheck, ...] = tuple(checks)
         self.commands: dict[str, str] = dict(commands or {})
@@ -201,6 +203,9 @@ def _is_lifecycle(found: type[Any]) -> bool:
 
 
 def _name(lifecycle: type[Lifecycle[Any, Any]]) -> str:
+    given: Any = lifecycle
+    if not (isinstance(given, type) and issubclass(given, Lifecycle)):
+        raise DeclarationError(f"{lifecycle!r} is no lifecycle: give a class that derives from Lifecycle")
     definition = workflow._Definition.from_class(lifecycle)
     if definition is None or definition.name is None:
         raise DeclarationError(f"{lifecycle.__name__} is no workflow yet: put @workflow.defn(name=...) on it")

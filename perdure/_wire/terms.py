@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
-from perdure.contracts.effects import Effect, Lookup, check_room
+from perdure.contracts.argument_types import check_types
+from perdure.contracts.effects import Effect, Lookup, check_doubt, check_timeout
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
 from perdure.errors import DeclarationError
@@ -151,14 +152,14 @@ def own_terms(
     if doubt is None and timeout is None and retry is None:
         return None
     wanted, limit = doubt or effect.doubt, effect.timeout if timeout is None else timeout
-    if limit <= timedelta(0):
-        raise DeclarationError(f"{effect.name}: timeout={limit} must be more than zero")
+    check_timeout(effect.name, limit)
+    check_doubt(effect.name, wanted, limit)
+    check_types(effect.name, RetryPolicy | None, retry=retry)
     if isinstance(wanted, AskFirst) and wanted.lookup is not effect.lookup:
         raise DeclarationError(
             f"{effect.name}: no worker is certain to answer {wanted.lookup!r}: "
             "declare it in the effect's own doubt policy"
         )
-    check_room(effect.name, wanted, limit)
     return OwnTerms(timeout=timeout, in_doubt=None if doubt is None else _doubt_terms(doubt), retry=retry)
 
 

@@ -14,8 +14,13 @@ from perdure._workflow.arriving import go_ahead
 from perdure._workflow.leaving import Leave, in_handler, reason_of
 from perdure._workflow.passing import passed
 from perdure._workflow.rules import refuse, why_left
+from perdure.contracts.app_column import AppColumn
+from perdure.contracts.app_rows import AppRows
+from perdure.contracts.argument_types import check_types
 from perdure.contracts.effects import Effect, Lookup, takes_two
+from perdure.contracts.erasure import Erasure
 from perdure.contracts.input_types import is_untyped, refuse_text_beside_private, set_in
+from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, NotNow
 
 _MAY_OVERRIDE = (
@@ -152,6 +157,17 @@ def input_type(cls: type[Any], base: type[Any]) -> Any:
 
 def _derives(origin: Any, base: type[Any]) -> bool:
     return isinstance(origin, type) and issubclass(origin, base)
+
+
+def check_attributes(cls: type[Any]) -> None:
+    """Refuse an attribute of another type, which would be found in a worker, or never."""
+    check_types(cls.__name__, AppColumn | None, mirror=cls.mirror)
+    check_types(cls.__name__, AppRows | None, expects=cls.expects)
+    check_types(cls.__name__, Erasure | None, erasure=cls.erasure)
+    check_types(cls.__name__, str | None, search_attribute=cls.search_attribute)
+    check_types(cls.__name__, tuple | list, effects=cls.effects, steps=cls.steps)
+    check_types(cls.__name__, Effect, **{f"effects[{place}]": each for place, each in enumerate(cls.effects)})
+    check_types(cls.__name__, Step, **{f"steps[{place}]": each for place, each in enumerate(cls.steps)})
 
 
 def check_effects(cls: type[Any]) -> None:

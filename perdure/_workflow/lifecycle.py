@@ -19,6 +19,7 @@ from perdure._workflow.arguments import answer_of, check_time, check_why, state_
 from perdure._workflow.arriving import go_ahead
 from perdure._workflow.conductor import Conductor
 from perdure._workflow.declaring import (
+    check_attributes,
     check_cancelling,
     check_effects,
     check_handlers,
@@ -33,7 +34,7 @@ from perdure._workflow.reading import read
 from perdure.contracts.app_column import AppColumn
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.dumping import load
-from perdure.contracts.effects import Effect
+from perdure.contracts.effects import Effect, adapter_of
 from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Done, NotPerformed
@@ -114,7 +115,8 @@ class Lifecycle(Answering, Generic[I, S]):
         check_handlers(cls, Lifecycle)
         cls.states = getattr(cls, "states", None) or states_type(cls, Lifecycle)
         cls.declared = States(cls.__name__, cls.states)
-        cls.input = TypeAdapter(input_type(cls, Lifecycle))
+        cls.input = adapter_of(f"{cls.__name__}: the input", input_type(cls, Lifecycle))
+        check_attributes(cls)
         check_effects(cls)
         check_if_ended(cls)
         check_cancelling(cls, Lifecycle)

@@ -26,6 +26,7 @@ T = TypeVar("T")
 _NO_NUMBER = "is Infinity or NaN, which JSON does not have: give None, or a text"
 _MASK = "*" * 10  # of `SecretBytes`, whose text is another
 _MASKED = "is a secret that Pydantic writes as asterisks: declare `Private`, or a serializer that writes the value"
+_NO_TEXT = 'has bytes that are no UTF-8: declare ser_json_bytes="base64" and val_json_bytes="base64"'
 _UNWRITTEN = "is not written: declare the class that has this field, or a union, and leave out exclude=True"
 _UNREADABLE = "its type does not read what it writes"
 _READABLE = "let it, as with serialize_by_alias=True"
@@ -58,8 +59,8 @@ def dump(
 
     Raises:
         InvalidInput: a number in it is Infinity or NaN, and the type does not declare `ser_json_inf_nan="strings"`; or
-            a secret would become asterisks; or the type does not write a field, as one of a subclass; or does not read
-            what it writes. The message has the place.
+            bytes are no text; or a secret would become asterisks; or the type does not write a field, as one of a
+            subclass; or does not read what it writes. The message has the place.
     """
     data = _dumped(serializer, value, context, warnings)
     if reader is not None:
@@ -121,7 +122,12 @@ def _equal(found: Any, value: Any) -> bool:
 
 
 def _dumped(serializer: SchemaSerializer, value: Any, context: Any, warnings: bool) -> Any:
-    data = serializer.to_python(value, mode="json", context=context, warnings=warnings)
+    try:
+        data = serializer.to_python(value, mode="json", context=context, warnings=warnings)
+    except UnicodeDecodeError:
+        if place := _bytes_in(value):
+            raise InvalidInput(f"{place} {_NO_TEXT}") from None
+        raise
     try:
         plain = serializer.to_python(value, context=context, warnings=False)  # of `Any`, the data has None already
     except Exception:  # a serializer of the author's may be for JSON alone
@@ -153,6 +159,14 @@ def load(reader: Reader, data: Any, *, context: Any = None) -> Any:
     except ValidationError:
         text = to_json(data)
     return reader.validate_json(text, context=context)
+
+
+def _bytes_in(value: Any, place: str = "") -> str | None:
+    """The place of the first bytes in `value` that are no text; None if there are none."""
+    if isinstance(value, bytes):
+        return None if value.decode(errors="replace").encode() == value else place or "the whole"
+    inner = (_bytes_in(part, _inner_place(place, name)) for name, part in _parts(value).items())
+    return next(filter(None, inner), None)
 
 
 def lost_in(plain: Any, data: Any, place: str = "") -> str | None:

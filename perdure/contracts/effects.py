@@ -28,10 +28,11 @@ from typing import (
     overload,
 )
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from perdure._text.privacy import describe_invalid, reason
+from perdure.contracts.argument_types import check_types
 from perdure.contracts.dumping import dump
 from perdure.contracts.input_types import holds_set, is_untyped
 from perdure.contracts.keys import check_name
@@ -85,9 +86,8 @@ class _Contract(Generic[In, Out]):
         self.aliases: tuple[str, ...] = tuple(check_name(kind, each) for each in aliases)
         if name in self.aliases or len(set(self.aliases)) < len(self.aliases):
             raise DeclarationError(f"{name}: aliases={self.aliases!r} must be other names, oldest first")
-        if timeout <= timedelta(0):
-            raise DeclarationError(f"{name}: timeout={timeout} must be more than zero")
-        check_spans(name, timeout=timeout)
+        check_timeout(name, timeout)
+        check_types(name, RateLimit | None, limit=limit)
         if inline and task_queue is not None:
             raise DeclarationError(
                 f"{name}: inline=True runs in the workflow's own worker, so task_queue={task_queue!r} can't be kept"
@@ -121,7 +121,7 @@ class _Contract(Generic[In, Out]):
         """The types of the input and of the receipt, without `Annotated`, which the hints of a body lose."""
         given, receipt = self._declared_types
         holder = SimpleNamespace(__annotations__={"given": given, "receipt": receipt})
-        return tuple(get_type_hints(holder).values())  # type: ignore[return-value]
+        return tuple(get_type_hints(holder).values())
 
     @cached_property
     def _declared_types(self) -> tuple[Any, Any]:
@@ -137,12 +137,12 @@ class _Contract(Generic[In, Out]):
     @cached_property
     def input(self) -> TypeAdapter[In]:
         """Validates and dumps inputs."""
-        return TypeAdapter(self._declared_types[0])
+        return adapter_of(f"{self!r}: the input", self._declared_types[0])
 
     @cached_property
     def receipt(self) -> TypeAdapter[Out]:
         """Validates and dumps receipts."""
-        return TypeAdapter(self._declared_types[1])
+        return adapter_of(f"{self!r}: the receipt", self._declared_types[1])
 
     def dump_input(self, value: In, *, read_back: bool = True) -> Any:
         """`value` as JSON data.
@@ -255,12 +255,15 @@ class Effect(_Contract[In, Out]):
         aliases: tuple[str, ...] = (),
     ) -> None:
         super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, aliases=aliases)
-        check_room(name, doubt, timeout)
+        check_doubt(name, doubt, timeout)
+        check_types(name, RetryPolicy | None, retry=retry)
+        check_spans(name, heartbeat_timeout=heartbeat_timeout)
+        if schedule_to_start_timeout is not None:
+            check_spans(name, schedule_to_start_timeout=schedule_to_start_timeout)
         if heartbeat_timeout < timedelta(seconds=1):
             raise DeclarationError(
                 f"{name}: heartbeat_timeout={heartbeat_timeout} is too short to tell a lost worker from a slow one"
             )
-        check_spans(name, heartbeat_timeout=heartbeat_timeout, schedule_to_start_timeout=schedule_to_start_timeout)
         self.doubt: DoubtPolicy[In, Out] = doubt
         self.retry: RetryPolicy = retry or RetryPolicy()
         self.heartbeat_timeout = heartbeat_timeout
@@ -426,12 +429,39 @@ def _types_of(contract: _Contract[Any, Any], body: Callable[..., Any]) -> tuple[
     return next(iter(hints.values())), result
 
 
-def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> None:
-    """Refuse a window that leaves no room for a second attempt.
+def adapter_of(what: str, kind: Any) -> TypeAdapter[Any]:
+    """Pydantic's adapter of a type that the author declares.
 
     Raises:
-        DeclarationError: the window leaves none.
+        DeclarationError: Pydantic cannot validate it; `what` is named.
     """
+    try:
+        return TypeAdapter(kind)
+    except PydanticUserError as error:
+        why = str(error.message).splitlines()[0]
+        raise DeclarationError(f"{what} is {kind!r}, which Pydantic can't validate: {why}") from error
+
+
+def check_timeout(name: str, timeout: timedelta) -> None:
+    """Refuse a time-out that leaves an attempt no time.
+
+    Raises:
+        DeclarationError: it is zero, or no usable time.
+    """
+    check_spans(name, timeout=timeout)
+    if not timeout:
+        raise DeclarationError(f"{name}: timeout={timeout} must be more than zero")
+
+
+def check_doubt(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> None:
+    """Refuse a policy that is none, or whose window leaves no room for a second attempt.
+
+    Raises:
+        DeclarationError: the policy cannot be used.
+    """
+    check_types(name, Dedupe | AskFirst | Repeat | Escalate, doubt=doubt)
+    if isinstance(doubt, AskFirst):
+        check_types(f"{name}: AskFirst", Lookup, lookup=doubt.lookup)
     if isinstance(doubt, Dedupe) and doubt.window <= timeout + doubt.margin:
         raise DeclarationError(
             f"{name}: Dedupe(window={doubt.window}) leaves no time for a second attempt: "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -33,7 +34,8 @@ _IN_SUFFIX = str.maketrans({mark: f"%{ord(mark):02X}" for mark in "%~"})
 
 def check_name(kind: str, name: str) -> str:
     """Return `name` if it can name a lifecycle, effect or scope, else raise `InvalidEntity`."""
-    if not _NAME.fullmatch(name):
+    given: Any = name
+    if not (isinstance(given, str) and _NAME.fullmatch(given)):
         raise InvalidEntity(
             f"{kind} {name!r} can't be used as a name: use a lower-case letter, then up to 62 of a-z 0-9 _ -"
         )

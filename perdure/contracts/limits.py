@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from perdure.contracts.argument_types import check_types
 from perdure.contracts.keys import check_name
 from perdure.errors import DeclarationError
 
@@ -39,6 +40,7 @@ class RateLimit:
 
     def __post_init__(self) -> None:
         check_name("limit", self.name)
+        check_types(f"RateLimit({self.name!r}, ...)", float | int, per_second=self.per_second)
         if not (math.isfinite(self.per_second) and self.per_second > 0):
             raise DeclarationError(
                 f"RateLimit({self.name!r}, per_second={self.per_second}): it must be a number above zero; "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
+from perdure.contracts.argument_types import check_types
 from perdure.contracts.spans import check_spans
 from perdure.errors import DeclarationError
 
@@ -62,6 +63,7 @@ class Dedupe:
 
     def __post_init__(self) -> None:
         check_spans("Dedupe", window=self.window, margin=self.margin)
+        check_types("Dedupe", Repeat | Escalate, otherwise=self.otherwise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,12 @@ class AskFirst(Generic[In, Out]):
     otherwise: Repeat | Escalate = Escalate()
 
     def __post_init__(self) -> None:
-        if self.misses < 1 or (self.tries is not None and self.tries < 1):
-            raise DeclarationError(f"Lookup(misses={self.misses}, tries={self.tries}): both must be at least 1")
         check_spans("AskFirst", visibility_delay=self.visibility_delay, every=self.every)
+        check_types("AskFirst", int, misses=self.misses)
+        check_types("AskFirst", int | None, tries=self.tries)
+        check_types("AskFirst", Repeat | Escalate, otherwise=self.otherwise)
+        if self.misses < 1 or (self.tries is not None and self.tries < 1):
+            raise DeclarationError(f"AskFirst(misses={self.misses}, tries={self.tries}): both must be at least 1")
 
 
 DoubtPolicy: TypeAlias = Dedupe | AskFirst[In, Out] | Repeat | Escalate
@@ -129,17 +134,15 @@ class RetryPolicy:
     maximum_attempts: int | None = None
 
     def __post_init__(self) -> None:
-        if (
-            self.initial_interval <= timedelta(0)
-            or self.maximum_interval < self.initial_interval
-            or self.backoff_coefficient < 1
-        ):
+        check_spans("RetryPolicy", initial_interval=self.initial_interval, maximum_interval=self.maximum_interval)
+        check_types("RetryPolicy", float | int, backoff_coefficient=self.backoff_coefficient, jitter=self.jitter)
+        check_types("RetryPolicy", int | None, maximum_attempts=self.maximum_attempts)
+        if not timedelta(0) < self.initial_interval <= self.maximum_interval or not self.backoff_coefficient >= 1:
             raise DeclarationError(
                 f"{self}: needs 0 < initial_interval <= maximum_interval and backoff_coefficient >= 1"
             )
         if not 0 <= self.jitter <= 1 or (self.maximum_attempts is not None and self.maximum_attempts < 1):
             raise DeclarationError(f"{self}: needs 0 <= jitter <= 1 and maximum_attempts >= 1")
-        check_spans("RetryPolicy", maximum_interval=self.maximum_interval)
 
     def pause(self, failures: int, luck: float) -> timedelta:
         """The pause after `failures` failures in a row; `luck` in [-1, 1] is its place in the jitter."""

@@ -84,7 +84,8 @@ def state(
     for argument, given in (("leads_to", leads_to), ("aliases", aliases)):
         if isinstance(given, str):
             raise DeclarationError(f"state({name!r}, ...): {argument}={given!r} must be a tuple: ({given!r},)")
-    check_spans(f"state({name!r}, ...)", within=within)
+    if within is not None:
+        check_spans(f"state({name!r}, ...)", within=within)
     marked = _Marked(name)
     marked.marks = State(name, leads_to, final or cancelled, within, attention, cancelled, aliases)
     return marked

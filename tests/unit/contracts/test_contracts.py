@@ -17,6 +17,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from perdure import App, AskFirst, Attempt, Dedupe, Effect, Escalate, Lookup, LookupContext, Repeat, RetryPolicy, state
+from perdure.contracts import RateLimit
 from perdure.contracts.effects import contract_of
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused
 from perdure.contracts.spans import LONGEST
@@ -89,7 +90,44 @@ def test_a_time_that_no_clock_can_hold_is_refused_where_it_is_declared(
     declare(timedelta(days=36_500))
 
 
-@pytest.mark.parametrize("name", ["", "Ship", "ship it", "ship/it", "x" * 64])
+ASKS: Any = functools.partial(AskFirst, lookup=Lookup("find"), visibility_delay=timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("declare", "given", "why"),
+    [
+        (effect, {"timeout": 10}, "ship: timeout=10 is of type int: it must be of type timedelta"),
+        (effect, {"timeout": None}, "ship: timeout=None is of type NoneType: it must be of type timedelta"),
+        (effect, {"heartbeat_timeout": 5}, "ship: heartbeat_timeout=5 is of type int"),
+        (effect, {"schedule_to_start_timeout": "1"}, "ship: schedule_to_start_timeout='1' is of type str"),
+        (effect, {"doubt": Escalate}, r"ship: doubt=.*Escalate'> is a class: .* Dedupe or AskFirst or Repeat or "),
+        (effect, {"doubt": "repeat"}, "ship: doubt='repeat' is of type str"),
+        (effect, {"doubt": ASKS(lookup=print)}, "ship: AskFirst: lookup=.* is of type builtin_.*: .* of type Lookup"),
+        (effect, {"retry": 3}, "ship: retry=3 is of type int: it must be of type RetryPolicy or None"),
+        (effect, {"limit": 3}, "ship: limit=3 is of type int: it must be of type RateLimit or None"),
+        (Lookup, {"name": "find", "timeout": 5}, "find: timeout=5 is of type int"),
+        (Dedupe, {"window": 3600}, "Dedupe: window=3600 is of type int"),
+        (Dedupe, {"window": timedelta(1), "otherwise": Repeat}, "Dedupe: otherwise=.*Repeat'> is a class"),
+        (ASKS, {"every": 1}, "AskFirst: every=1 is of type int"),
+        (ASKS, {"misses": "1"}, "AskFirst: misses='1' is of type str: it must be of type int"),
+        (ASKS, {"tries": "1"}, "AskFirst: tries='1' is of type str: it must be of type int or None"),
+        (ASKS, {"otherwise": "repeat"}, "AskFirst: otherwise='repeat' is of type str"),
+        (RetryPolicy, {"initial_interval": 1}, "RetryPolicy: initial_interval=1 is of type int"),
+        (RetryPolicy, {"maximum_attempts": "3"}, "RetryPolicy: maximum_attempts='3' is of type str"),
+        (RetryPolicy, {"jitter": "0"}, "RetryPolicy: jitter='0' is of type str: it must be of type float or int"),
+        (RateLimit, {"name": "a", "per_second": "1"}, r"RateLimit\('a', ...\): per_second='1' is of type str"),
+        (state, {"name": "new", "within": 300}, r"state\('new', ...\): within=300 is of type int"),
+        (App, {"lifecycles": RepeatBooking}, "App: lifecycles=.*repeat.Repeat'> is a class: .* of type Sequence"),
+        (App, {"lifecycles": [5]}, "5 is no lifecycle: give a class that derives from Lifecycle"),
+        (App, {"lifecycles": [RepeatBooking], "effects": print}, "App: effects=<.*> is of type builtin_"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(declare: Any, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(DeclarationError, match=why):
+        declare(**given)
+
+
+@pytest.mark.parametrize("name", ["", "Ship", "ship it", "ship/it", "x" * 64, 5, None])
 def test_a_name_that_can_not_stand_in_a_key_is_refused(name: str) -> None:
     with pytest.raises(InvalidEntity, match=r"effect .* can't be used as a name"):
         effect(name=name)

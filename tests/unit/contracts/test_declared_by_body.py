@@ -145,6 +145,7 @@ def test_a_receipt_may_be_none() -> None:
 async def _untyped(order, attempt) -> Charged: ...  # type: ignore[no-untyped-def,empty-body]
 async def _without_receipt(order: Order, attempt: Attempt): ...  # type: ignore[no-untyped-def]
 async def _without_attempt(order: Order) -> Charged: ...  # type: ignore[empty-body]
+async def _in_the_wrong_order(attempt: Attempt, order: Order) -> Charged: ...  # type: ignore[empty-body]
 async def _of_unknown_type(order: Ordre, attempt: Attempt) -> Charged: ...  # type: ignore[name-defined,empty-body] # noqa: F821
 
 
@@ -154,6 +155,7 @@ async def _of_unknown_type(order: Ordre, attempt: Attempt) -> Charged: ...  # ty
         (_untyped, "_untyped must be annotated: `async def _untyped"),
         (_without_receipt, "_without_receipt must be annotated"),
         (_without_attempt, "_without_attempt must be annotated"),
+        (_in_the_wrong_order, r"Effect\('charge'\): the input is <class '.*Attempt'>, which Pydantic can't validate"),
         (_of_unknown_type, "_of_unknown_type has a type that its module does not define: .*'Ordre'"),
     ],
 )

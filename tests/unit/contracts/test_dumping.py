@@ -258,6 +258,29 @@ def test_what_a_type_reads_in_another_form_is_taken(given: Varied) -> None:
     assert adapter.validate_python(dump(adapter.serializer, given, reader=adapter)).names == given.names
 
 
+class Scan(BaseModel):
+    """Has bytes, which need not be text."""
+
+    pages: list[bytes]
+
+
+class ScanAsText(Scan):
+    """The same, mended."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+
+@pytest.mark.parametrize("contract", [effect, step])
+def test_bytes_that_are_no_text_are_named(contract: Any) -> None:
+    pages = [b"text", b"\xff\xfe"]
+    with pytest.raises(InvalidInput, match=r": pages.1 has bytes that are no UTF-8: declare ser_json_bytes="):
+        contract(Scan).dump_input(Scan(pages=pages))
+    with pytest.raises(InvalidInput, match=r": the whole has bytes that are no UTF-8"):
+        contract(bytes).dump_input(b"\xff")
+    data = contract(ScanAsText).dump_input(ScanAsText(pages=pages))
+    assert load(contract(ScanAsText).input, data) == ScanAsText(pages=pages)
+
+
 class Method(BaseModel):
     """A way to pay."""
 

@@ -298,6 +298,31 @@ class TestDeclaration:
             self.declare(named(["new", OVER]), cancelling=cancelling)
         assert self.declare(cancelling=cancelling).__name__ == "Wrong"
 
+    @pytest.mark.parametrize(
+        ("wrong", "why"),
+        [
+            ({"mirror": "orders.state"}, "Wrong: mirror='orders.state' is of type str: .* AppColumn or None"),
+            ({"expects": "select 1"}, "Wrong: expects='select 1' is of type str: it must be of type AppRows or None"),
+            ({"erasure": "a note"}, "Wrong: erasure='a note' is of type str: it must be of type Erasure or None"),
+            ({"search_attribute": 5}, "Wrong: search_attribute=5 is of type int"),
+            ({"effects": SEND}, r"Wrong: effects=Effect\('send'\) is of type Effect: it must be of type tuple or list"),
+            ({"effects": (SEND, print)}, r"Wrong: effects\[1\]=<.*> is of type builtin_.*: it must be of type Effect"),
+            ({"steps": (SEND,)}, r"Wrong: steps\[0\]=Effect\('send'\) is of type Effect: it must be of type Step"),
+        ],
+    )
+    def test_an_attribute_of_another_type_is_refused(self, wrong: dict[str, Any], why: str) -> None:
+        with pytest.raises(DeclarationError, match=why):
+            self.declare(**wrong)
+
+    def test_an_input_that_pydantic_does_not_know_is_refused(self) -> None:
+        class Strange: ...
+
+        async def run(self: Any, given: Any) -> None: ...
+
+        run.__annotations__["given"] = Strange
+        with pytest.raises(DeclarationError, match=r"Wrong: the input is <.*Strange'>, which Pydantic can't validate"):
+            self.declare(run=decorated(run), __orig_bases__=(Lifecycle[Strange, Step],))
+
     def test_a_missing_run_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"needs its own `@workflow.run async def run"):
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -23,7 +24,6 @@ from perdure import (
     RetryPolicy,
     state,
 )
-from perdure.contracts.policies import DoubtPolicy
 from perdure.errors import DeclarationError
 from perdure.testing import WorkerLost, rehearse
 
@@ -50,13 +50,14 @@ class Wish(BaseModel):
     tries: int | None = None
 
 
-POLICIES: dict[str, DoubtPolicy[str, int] | None] = {
+POLICIES: dict[str, Any] = {
     "none": None,
     "repeat": Repeat(),
     "escalate": Escalate(),
     "dedupe": Dedupe(window=timedelta(hours=1)),
     "lookup": AskFirst(FIND, visibility_delay=timedelta(seconds=60), misses=2),
     "another's": AskFirst(OTHER, visibility_delay=timedelta(seconds=60)),
+    "a class": Repeat,
     "narrow": Dedupe(window=timedelta(seconds=61)),
 }
 
@@ -131,6 +132,7 @@ async def test_an_attempt_that_asked_nobody_uses_no_try_up() -> None:
         (Wish(doubt="another's"), "no worker is certain to answer Lookup('find-other')"),
         (Wish(doubt="narrow"), "leaves no time for a second attempt"),
         (Wish(timeout=0), "must be more than zero"),
+        (Wish(doubt="a class"), "Repeat'> is a class: it must be of type Dedupe or AskFirst or Repeat or Escalate"),
         (Wish(doubt="dedupe", timeout=3600), "leaves no time for a second attempt"),
     ],
 )
