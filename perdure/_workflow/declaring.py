@@ -17,9 +17,10 @@ from perdure._workflow.rules import refuse, why_left
 from perdure.contracts.app_column import AppColumn
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.argument_types import check_types
-from perdure.contracts.effects import Effect, Lookup, takes_two
+from perdure.contracts.effects import Effect, takes_two
 from perdure.contracts.erasure import Erasure
-from perdure.contracts.input_types import is_untyped, refuse_text_beside_private, set_in
+from perdure.contracts.input_types import refuse_text_beside_private, set_in
+from perdure.contracts.lookups import check_lookup
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, NotNow
 
@@ -182,38 +183,12 @@ def check_effects(cls: type[Any]) -> None:
             refuse_text_beside_private(adapter, f"{cls.__name__}: the {part} of {each.name!r}")
     for effect in cls.effects:
         if effect.lookup is not None:
-            _check_lookup(cls.__name__, effect, effect.lookup)
+            check_lookup(cls.__name__, effect, effect.lookup)
         if where := set_in(effect.input):
             raise DeclarationError(
                 f"{cls.__name__}: the input of {effect.name!r} holds a set: {where}. Each worker would write it in "
                 "another order, as other bytes: use a list or a tuple"
             )
-
-
-def _check_lookup(lifecycle: str, effect: Effect[Any, Any], lookup: Lookup[Any, Any]) -> None:
-    """Refuse a look-up that could not read its effect's input, or could not give its receipt."""
-    if _takes_none(lookup):
-        raise DeclarationError(
-            f"{lifecycle}: the receipt of {lookup.name!r} may be None, as for a miss, so "
-            f"it could not find {effect.name!r}, which would be done again: give both another receipt, such as "
-            "`bool`, and return True"
-        )
-    for part, own, others in zip(("input", "receipt"), lookup.types, effect.types, strict=True):
-        if own != others and Any not in (own, others):
-            raise DeclarationError(
-                f"{lifecycle}: the {part} of {lookup.name!r} is {own}, and that of {effect.name!r}, which it looks up, "
-                f"is {others}: declare one {part} for both"
-            )
-
-
-def _takes_none(lookup: Lookup[Any, Any]) -> bool:
-    """Whether a receipt may be None. A type that is left open passes: its values may all be others."""
-    if is_untyped(lookup.receipt):
-        return False
-    try:
-        return lookup.receipt.dump_python(lookup.receipt.validate_python(None), mode="json") is None
-    except Exception:  # a validator of the author's that does not expect None raises any other than ValueError
-        return False
 
 
 def check_if_ended(cls: type[Any]) -> None:

@@ -22,6 +22,7 @@ from perdure._text.privacy import describe
 from perdure._wire.orders import CallResult, Report
 from perdure._wire.writes import Answer, EffectView, FenceOp, Gate, Verdict, Write
 from perdure.contracts.effects import Effect, Lookup, check_body
+from perdure.contracts.lookups import check_lookup
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Dedupe, Repeat
 from perdure.errors import DeclarationError, TemporalUnavailable
@@ -40,7 +41,8 @@ class EffectsPlugin(SimplePlugin):
             `graceful_shutdown_timeout` that is three seconds longer.
 
     Raises:
-        DeclarationError: an effect has no body, has a limit, or is inline and may not be repeated.
+        DeclarationError: an effect has no body, has a limit, is inline and may not be repeated, or its look-up could
+            not find it.
 
     Example:
         >>> EffectsPlugin(grace=5).name()
@@ -66,6 +68,8 @@ class EffectsPlugin(SimplePlugin):
 
 def _attempting(effect: Effect[Any, Any], grace: float) -> Callable[..., Any]:
     body = _body(effect)
+    if effect.lookup is not None:
+        check_lookup("EffectsPlugin", effect, effect.lookup)
     if effect.limit is not None:
         raise DeclarationError(f"{effect.name}: a RateLimit needs a lifecycle")
     if effect.inline and not isinstance(effect.doubt, Repeat):

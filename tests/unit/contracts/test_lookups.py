@@ -14,8 +14,9 @@ import pytest
 from pydantic import BaseModel, model_validator
 from temporalio import workflow
 
-from perdure import AskFirst, Effect, InDoubt, Lifecycle, Lookup, LookupContext, lookup, state
+from perdure import AskFirst, Attempt, Effect, InDoubt, Lifecycle, Lookup, LookupContext, effect, lookup, state
 from perdure.errors import DeclarationError
+from perdure.temporal import EffectsPlugin
 from perdure.testing import rehearse
 from tests.unit.contracts.test_input_types import declare
 
@@ -86,6 +87,17 @@ def test_a_look_up_of_other_types_is_refused(find: Lookup[Any, Any]) -> None:
         declare(looked_up(find, receipt=bool))
     with pytest.raises(DeclarationError, match=r"Holding: the input of 'find' is .*Order'>, .*, is .*int'>: decl"):
         declare(looked_up(find, given=int))
+
+
+def test_a_worker_of_plain_temporal_refuses_one_as_well() -> None:
+    asks = AskFirst(found, visibility_delay=timedelta(seconds=5))
+
+    @effect(name="send", timeout=timedelta(seconds=5), doubt=asks)  # type: ignore[arg-type]
+    async def send(order: Order, attempt: Attempt) -> bool:
+        return True
+
+    with pytest.raises(DeclarationError, match=r"EffectsPlugin: the receipt of 'find' is .*, and that of 'send'"):
+        EffectsPlugin(send)
 
 
 @pytest.mark.parametrize("find", [FOUND, found, Lookup[Any, Any]("find")])
