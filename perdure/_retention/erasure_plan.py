@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from perdure._store.bounds import bounds
+from perdure._store.row_security import SEE_ALL, hidden_rows
 from perdure._store.schema import Connection
 from perdure._text.privacy import describe
 from perdure.app import App
@@ -53,7 +54,7 @@ class Rows:
 
         Raises:
             DeclarationError: PostgreSQL cannot run a statement.
-            NotPermitted: this role may not run a statement.
+            NotPermitted: this role may not run a statement, or row-level security may hide rows from it.
         """
         found: dict[Entity, None] = {entity: None}
         waiting = [entity]
@@ -100,11 +101,15 @@ class Rows:
     async def _check(self, entity: Entity) -> None:
         """Check names, types and rights by EXPLAIN, which runs nothing."""
         erasure = self._erasure(entity.lifecycle)
-        async with self._connection.transaction():
-            await self._connection.execute(_BOUNDS)
-            for table, sql in erasure.rows.items():
-                async with self._prepared(entity, f"rows[{table!r}]", sql) as execute:
-                    await self._connection.execute(f"explain {execute}")
+        statements = {f"rows[{table!r}]": sql for table, sql in erasure.rows.items()}
+        if erasure.entities is not None:
+            statements["entities"] = erasure.entities
+        for where, sql in statements.items():
+            async with self._connection.transaction():
+                await self._connection.execute(_BOUNDS)
+                async with self._prepared(entity, where, sql) as execute:
+                    if hidden := await hidden_rows(self._connection, execute):
+                        raise NotPermitted(f"{entity.lifecycle}: erasure.{where} would miss rows: {hidden}. {SEE_ALL}")
 
     async def _belong_to(self, entity: Entity) -> list[Entity]:
         sql = self._erasure(entity.lifecycle).entities

@@ -16,7 +16,7 @@ from perdure import Entity
 from perdure._retention.erasure_plan import Rows
 from perdure.cli import cli
 from perdure.contracts import Erasure
-from perdure.errors import DeclarationError
+from perdure.errors import DeclarationError, NotPermitted
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.visits import TABLES, Booked, Visit, app
@@ -179,6 +179,63 @@ async def test_the_statements_of_the_app_run_with_the_rights_of_a_role_of_their_
         assert await world.db.fetchval("select state from visit") == f"{role} {role}"
     finally:
         await world.db.execute(f"drop owned by {role}; drop role {role}")
+
+
+@pytest.fixture
+async def eraser(world: World) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A session of a role that may change visits and letters, where one person has one of each."""
+    await world.db.execute(
+        "insert into visit (id, name) values (7, 'Ann'); insert into visit_letter values ('l', 7, 'Ann')"
+    )
+    role = f"eraser_{secrets.token_hex(4)}"
+    await world.db.execute(f"create role {role}; grant select, update, delete on visit, visit_letter to {role}")
+    connection = await asyncpg.connect(world.dsn)
+    try:
+        await connection.execute(f"set role {role}")
+        yield connection
+    finally:
+        await connection.close()
+        await world.db.execute(f"drop owned by {role}; drop role {role}")
+
+
+SECURED = "alter table visit_letter enable row level security"
+ALL_SHOWN = "create policy shown on visit_letter using (true)"
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        "create policy tenants on visit_letter using (address = 'Bob')",
+        f"{ALL_SHOWN}; create policy tenants on visit_letter as restrictive using (address = 'Bob')",
+        "create policy shown on visit_letter for select using (true)",
+    ],
+)
+async def test_rows_that_row_level_security_hides_are_not_called_erased(
+    world: World, eraser: asyncpg.Connection[asyncpg.Record], policies: str
+) -> None:
+    await world.db.execute(f"{SECURED}; {policies}")
+    with pytest.raises(NotPermitted, match=r"visit: .* row-level security of visit_letter may hide rows .* BYPASSRLS"):
+        await Rows(eraser, app).erasure_plan(Entity("visit", "7"))
+
+
+async def test_entities_that_row_level_security_hides_are_not_called_erased(
+    world: World, eraser: asyncpg.Connection[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = "select 'letter' as lifecycle, id from visit_letter where visit = $1"
+    monkeypatch.setattr(app.lifecycles["visit"], "erasure", Erasure(entities=letters))
+    await world.db.execute(f"{SECURED}; create policy tenants on visit_letter using (address = 'Bob')")
+    with pytest.raises(NotPermitted, match="row-level security of visit_letter may hide rows"):
+        await Rows(eraser, app).erasure_plan(Entity("visit", "7"))
+
+
+async def test_a_role_from_which_policies_hide_no_row_erases_them(
+    world: World, eraser: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await world.db.execute(f"{SECURED}; {ALL_SHOWN}")
+    rows = Rows(eraser, app)
+    plan = await rows.erasure_plan(Entity("visit", "7"))
+    assert plan.entities == (Entity("letter", "l"), Entity("visit", "7"))
+    assert await rows.erase(plan.entities[-1]) == {"visit_letter": 1, "visit": 1}
 
 
 async def test_the_rows_of_another_database_are_not_erased(world: World, mark: str) -> None:
