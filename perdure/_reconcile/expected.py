@@ -12,6 +12,7 @@ import asyncpg
 from perdure._reconcile.importing.existing_work import Place
 from perdure._store.bounds import bounds
 from perdure._store.connecting import APPS_PATH
+from perdure._store.row_security import hidden_rows
 from perdure._store.schema import Connection
 from perdure.contracts.app_rows import AppRows
 from perdure.errors import DeclarationError
@@ -81,6 +82,11 @@ class Expected:
             return None
         biggest = max(read, key=lambda table: read[table])
         return f"PostgreSQL would read all of {biggest}, some {read[biggest]:,} rows"
+
+    async def hidden(self, db: Connection) -> str | None:
+        """Why rows may be left out; see `hidden_rows`. Call it in a transaction."""
+        await db.execute(APPS_PATH)
+        return await hidden_rows(db, f"select {self._of}")
 
     async def places(self, db: Connection, number: int, only: str | None) -> AsyncIterator[list[Place]]:
         """Pages of the rows without a lifecycle, by a cursor of PostgreSQL. Call it in a transaction.

@@ -16,6 +16,7 @@ from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import Place
 from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import MISSING
+from perdure._store.row_security import SEE_ALL
 from perdure._store.sql import queries
 from perdure._text.privacy import describe
 from perdure._workflow.lifecycle import Lifecycle
@@ -79,6 +80,8 @@ class _Search:
                 if why := await self._expected.refusal(db):
                     await self._refuse_query(why)
                     return
+                if hidden := await self._expected.hidden(db):
+                    await self._report_hidden(hidden)
                 async for page in self._expected.places(db, number, only.id if only else None):
                     await self._start(page)
                     self._context.beat(self._name)
@@ -160,6 +163,10 @@ class _Search:
             advice,
             about=f"{self._name}: query",
         )
+
+    async def _report_hidden(self, hidden: str) -> None:
+        what = f"the query of {self._name}.expects may miss rows: {hidden}"
+        await self._context.findings.report(MISSING, None, what, f"{SEE_ALL}.", about=f"{self._name}: hidden")
 
     async def _report_started(self, row_id: str) -> None:
         self._started += 1

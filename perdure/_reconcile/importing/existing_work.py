@@ -11,9 +11,10 @@ from typing import Any
 
 import asyncpg
 
+from perdure._store.row_security import SEE_ALL, hidden_rows
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
-from perdure.errors import InvalidSetting
+from perdure.errors import InvalidSetting, NotPermitted
 
 query = queries(__name__)
 
@@ -88,6 +89,7 @@ class ExistingWork:
 
         Raises:
             InvalidSource: it cannot, a needed column is missing, or the role may not lock the rows.
+            NotPermitted: row-level security may hide rows from the role.
         """
         try:
             columns = {each.name for each in (await db.prepare(sql)).get_attributes()}
@@ -101,10 +103,16 @@ class ExistingWork:
         try:
             await db.prepare(found._rows())
             tables = await found._tables(db)
+            await found._check_that_none_is_hidden(db)
             unlocked = tuple(name for name, is_locked in tables.items() if not is_locked)
             return replace(found, lockable=any(tables.values()), unlocked=unlocked)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise InvalidSource(f"PostgreSQL can't read the columns of {sql!r}: {error}") from error
+
+    async def _check_that_none_is_hidden(self, db: Connection) -> None:
+        async with db.transaction():
+            if hidden := await hidden_rows(db, f"select from ({self.sql}) q"):
+                raise NotPermitted(f"rows would be left out: {hidden}. {SEE_ALL}")
 
     async def _tables(self, db: Connection) -> dict[str, bool]:
         """The tables of the query, and whether PostgreSQL locks their rows: it accepts a lock for more queries than it

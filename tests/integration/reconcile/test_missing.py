@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -10,13 +11,16 @@ from typing import Any
 
 import asyncpg
 import pytest
+from typer.testing import CliRunner
 
 from perdure import Entity
 from perdure._reconcile import expected
 from perdure._reconcile import missing as module
 from perdure._reconcile.expected import Expected
 from perdure._reconcile.missing import missing
+from perdure._store.connecting import open_pool
 from perdure._worker.plugin import _check as check_at_start
+from perdure.cli import cli
 from perdure.contracts import AppRows
 from perdure.encryption import Private
 from perdure.errors import DeclarationError
@@ -215,6 +219,33 @@ async def test_a_query_that_can_not_be_used_is_reported_and_harms_no_other_lifec
     [too_big, sleeps] = [row["what"] for row in rows]
     assert too_big.endswith("chore-a.expects can't be used: PostgreSQL would read all of public.chore, some 10 rows")
     assert "statement timeout" in sleeps
+
+
+async def test_rows_that_row_level_security_may_hide_are_not_passed_over_in_silence(
+    world: World, chores: Reconciling
+) -> None:
+    role = f"{world.scope}_worker"
+    await world.db.execute(f"""
+        create role {role} login; grant select on chore to {role};
+        insert into chore select n, 'do it', 'pending' from generate_series(1, 2) n;
+        alter table chore enable row level security;
+        create policy one on chore using (id = 1);
+    """)
+    granted = await asyncio.to_thread(
+        CliRunner().invoke, cli, ["grant", role, "--as", "worker"], env=world.environment()
+    )
+    assert granted.exit_code == 0, granted.output
+    chores.pool = await open_pool(world.dsn.replace("postgres@", f"{role}@"), 3)
+    try:
+        assert await chores.run(missing) == [("missing", None, False), ("missing", "1", True)]
+        finding = await world.db.fetchrow("select what, advice from perdure.finding where id = ''")
+        assert finding
+        assert f"row-level security of chore may hide rows from the role {role}" in finding["what"]
+        assert "BYPASSRLS" in finding["advice"]
+        await world.db.execute(f"create policy all_shown on chore to {role} using (true)")
+        assert await chores.run(missing) == [("missing", "2", True)]
+    finally:
+        await chores.pool.close()
 
 
 BROKEN = {

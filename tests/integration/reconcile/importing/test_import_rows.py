@@ -269,6 +269,32 @@ async def test_a_row_that_may_be_read_and_not_locked_is_named(world: World) -> N
     assert complained.startswith("2: this role may read it and not lock it")
 
 
+async def test_a_role_from_which_row_level_security_may_hide_rows_is_refused(world: World) -> None:
+    url = await a_role(world, "operator")
+    await insert(world, 4)
+    await world.db.execute("alter table job enable row level security; create policy tenants on job using (id <= 2)")
+    status, said, complained = await import_rows(world, "lookup", *JOB, PERDURE_DATABASE_URL=url)
+    assert (status, said) == (1, "")
+    assert "row-level security of job may hide rows from the role" in complained
+    assert await started(world) == 0
+
+
+async def test_the_rows_that_a_view_shows_are_imported_although_their_table_has_row_level_security(
+    world: World,
+) -> None:
+    url = await a_role(world, "operator")
+    await insert(world, 4)
+    await world.db.execute(f"""
+        alter table job enable row level security;
+        create policy tenants on job using (id <= 2);
+        create view every_job as select * from job;
+        grant select, update on every_job to {world.scope}_operator
+    """)
+    view = ("--table", "every_job", "--column", "status", "--waiting", "waiting")
+    status, said, _ = await import_rows(world, "lookup", *view, PERDURE_DATABASE_URL=url)
+    assert (status, said) == (0, "4 started, 0 with their effects in doubt, 0 can't be imported")
+
+
 async def test_only_an_operators_role_may_import(world: World) -> None:
     await insert(world, 3)
     worker, operator = await a_role(world, "worker"), await a_role(world, "operator")
