@@ -14,6 +14,7 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.expected import Expected, Row
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import Place
+from perdure._reconcile.importing.spelling import spelled_otherwise
 from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import MISSING
 from perdure._store.row_security import SEE_ALL
@@ -100,7 +101,7 @@ class _Search:
             self._refused.append((None, "its id is null"))
         async with self._context.pool.acquire(timeout=10) as db:
             rows = await self._apart(known, lambda some: self._expected.rows(db, some), lambda each: each.id)
-            orders = sorted(filter(None, map(self._order, rows)), key=lambda order: str(order["id"]))
+            orders = await self._orders(db, rows)
             started = await self._apart(orders, lambda some: self._commit(db, some), lambda each: each["id"])
         for row in started:
             await self._report_started(row["id"])
@@ -124,6 +125,13 @@ class _Search:
                 return []
 
         return await apart(items, in_time, lambda each: self._refuse(id_of(each)))
+
+    async def _orders(self, db: Any, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        refused = await spelled_otherwise(db, self._name, [row.id for row in rows])
+        for row_id, why in refused.items():
+            self._refuse(row_id)(why)
+        found = [self._order(row) for row in rows if row.id not in refused]
+        return sorted(filter(None, found), key=lambda order: str(order["id"]))
 
     def _order(self, row: Row) -> dict[str, Any] | None:
         try:

@@ -21,6 +21,7 @@ from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.doubts import Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
 from perdure._reconcile.importing.permission import check_may_import
+from perdure._reconcile.importing.spelling import spelled_otherwise
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -193,13 +194,15 @@ class Import:
         checked = {row: self._checked(row) for row in await self.work.rows(self.db, places)}
         async with self._transaction(lock):
             rows = await self.work.rows(self.db, places, lock)
+            refused = dict(await spelled_otherwise(self.db, name_of(self.lifecycle), [row.id for row in rows]))
             repeated = await self.work.repeated(self.db, places)  # a row that a job holds counts as well
-            found = [checked.get(row) or self._checked(row) for row in rows if row.id not in repeated]
+            refused |= dict.fromkeys(repeated, InvalidEntity(_REPEATED))
+            found = [checked.get(row) or self._checked(row) for row in rows if row.id not in refused]
             orders = [each for each in found if not isinstance(each, _Taken)]
             answers = await self._start(orders) if orders else []
             if lock is Lock.WAIT and not rows and await self.work.rows(self.db, places):
                 found += [_Taken(each.id or "", why=NotPermitted(_HIDDEN)) for each in places]
-        found += [_Taken(each, why=InvalidEntity(_REPEATED)) for each in sorted(repeated)]
+        found += [_Taken(each, why=refused[each]) for each in sorted(refused)]
         started = [_Taken(each["id"], each["answer"], each["in_doubt"]) for each in answers]
         return [*started, *(each for each in found if isinstance(each, _Taken))]
 

@@ -112,6 +112,18 @@ async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(
     assert await world.db.fetchval("select count(*) from perdure.finding where id = '2'") == 1
 
 
+async def test_a_row_has_one_lifecycle_however_the_app_spells_its_uuid(world: World, chores: Reconciling) -> None:
+    key = "6f1c1c0e-9c7e-4a3b-8c0e-0f2d6a7b8c9d"
+    await world.db.execute("create table ticket (id uuid primary key)")
+    await world.db.execute("insert into ticket values ($1)", key)
+    await world.db.execute("select perdure.start('chore', $1, '{\"body\": \"its own\"}')", key.upper())
+    chores.app = app_of('select id, \'{"body": "do it"}\'::jsonb as input from ticket')
+    assert await chores.run(missing) == [("missing", key, False)]
+    [(_, what, _)] = await chores.found("missing")
+    assert f"chore was started with this UUID as '{key.upper()}'" in what
+    assert await world.db.fetchval("select count(*) from perdure.ident") == 1
+
+
 async def test_private_fields_of_a_row_are_sealed_for_its_entity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.db.execute(TABLE + "insert into chore values (1, '+15550100123')")
     monkeypatch.setenv("PERDURE_SEAL", "true")

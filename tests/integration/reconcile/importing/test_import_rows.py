@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -293,6 +293,21 @@ async def test_the_rows_that_a_view_shows_are_imported_although_their_table_has_
     view = ("--table", "every_job", "--column", "status", "--waiting", "waiting")
     status, said, _ = await import_rows(world, "lookup", *view, PERDURE_DATABASE_URL=url)
     assert (status, said) == (0, "4 started, 0 with their effects in doubt, 0 can't be imported")
+
+
+@pytest.mark.parametrize("spelled", [str.upper, lambda uuid: uuid.replace("-", "")])
+async def test_a_row_has_one_lifecycle_however_the_app_spells_its_uuid(
+    world: World, spelled: Callable[[str], str]
+) -> None:
+    key = "6f1c1c0e-9c7e-4a3b-8c0e-0f2d6a7b8c9d"
+    await world.db.execute("create table ticket (id uuid primary key, status text not null default 'waiting')")
+    await world.db.execute("insert into ticket values ($1), (gen_random_uuid())", key)
+    await world.client.start("lookup", spelled(key), {"what": "x"})
+    tickets = ("--table", "ticket", "--column", "status", "--waiting", "waiting", "--input", '\'{"what": "x"}\'')
+    status, said, complained = await import_rows(world, "lookup", *tickets)
+    assert (status, said) == (1, "1 started, 0 with their effects in doubt, 1 can't be imported")
+    assert complained.startswith(f"{key}: lookup was started with this UUID as '{spelled(key)}'")
+    assert await started(world) == 2
 
 
 async def test_only_an_operators_role_may_import(world: World) -> None:
