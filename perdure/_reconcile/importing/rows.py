@@ -47,6 +47,9 @@ _ENDED = (
     "longer than 5 s to check: give a smaller --batch"
 )
 
+_CHANGED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+"""Another transaction has changed the row meanwhile, such as moved it to another partition, or waits for this one."""
+
 # The app waits for a row that is being imported: for the duration of its batch, or 5 s if this process stands still.
 _BOUNDS = {
     lock: bounds(lock=wait, statement="30s", idle="5s")
@@ -173,6 +176,8 @@ class Import:
 
         def refuse(place: Place) -> Callable[[Exception], None]:
             def note(why: Exception) -> None:
+                if isinstance(why, _CHANGED):
+                    return  # it is looked at again
                 if not isinstance(why, asyncpg.LockNotAvailableError):
                     self._refuse(place.id)(why)
                 elif lock is Lock.WAIT:

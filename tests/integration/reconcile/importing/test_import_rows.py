@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from perdure import Entity
 from perdure._reconcile.importing import rows
-from perdure._reconcile.importing.existing_work import Lock
+from perdure._reconcile.importing.existing_work import ExistingWork, Lock
 from perdure._store.bounds import bounds
 from perdure.app import input_json
 from perdure.cli import cli
@@ -318,6 +318,47 @@ async def test_only_an_operators_role_may_import(world: World) -> None:
         assert (status, await started(world)) == (1, 0)
         assert complained.startswith(f"the role {world.scope}_worker may not import rows: an owner of the schema runs")
     assert (await import_rows(world, "lookup", *JOB, PERDURE_DATABASE_URL=operator))[0] == 0
+
+
+async def test_a_row_that_a_job_moves_to_another_partition_meanwhile_is_looked_at_again(world: World) -> None:
+    await world.db.execute("""
+        create table part (id bigint, status text, primary key (id, status)) partition by list (status);
+        create table part_waiting partition of part for values in ('waiting');
+        create table part_other partition of part for values in ('done');
+        insert into part values (1, 'waiting'), (2, 'waiting')
+    """)
+    job = await asyncpg.connect(world.dsn)
+    try:
+        async with job.transaction():
+            await job.execute("update part set status = 'done' where id = 1")
+            options = ("--table", "part", "--column", "status", "--waiting", "waiting")
+            importing = asyncio.ensure_future(import_rows(world, "lookup", *options))
+
+            async def waits() -> bool:
+                waiting = "wait_event_type = 'Lock' and application_name = 'perdure import'"
+                return bool(await world.db.fetchval(f"select exists (select from pg_stat_activity where {waiting})"))
+
+            await world.until(waits, "the import waits for the row")
+        assert await importing == (0, "1 started, 0 with their effects in doubt, 0 can't be imported", "")
+    finally:
+        await job.close()
+
+
+async def test_a_row_that_took_part_in_a_deadlock_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(world, 2)
+    read = ExistingWork.rows
+    deadlocks = iter([asyncpg.DeadlockDetectedError("deadlock detected")] * 2)  # of the batch, and of its first row
+
+    async def deadlocked(self: ExistingWork, db: Any, places: Any, lock: Lock = Lock.NONE) -> list[rows.Row]:
+        if lock is not Lock.NONE and (error := next(deadlocks, None)):
+            raise error
+        return await read(self, db, places, lock)
+
+    monkeypatch.setattr(ExistingWork, "rows", deadlocked)
+    found = await import_rows(world, "lookup", *WAITING)
+    assert found == (0, "2 started, 0 with their effects in doubt, 0 can't be imported", "")
 
 
 async def test_the_rows_of_the_original_are_not_started_in_a_copy(world: World) -> None:
