@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from perdure._reconcile.importing.existing_work import Place
+from perdure._reconcile.importing.existing_work import key_type
 from perdure._store.bounds import bounds
 from perdure._store.connecting import APPS_PATH
 from perdure._store.row_security import hidden_rows
@@ -46,6 +46,7 @@ class Expected:
 
     def __init__(self, lifecycle: str, rows: AppRows) -> None:
         self.lifecycle = lifecycle
+        self._sql = rows.sql
         self._of = f"from ({rows.sql}\n) q"  # on a new line, because the query may end in a comment
 
     async def check(self, db: Connection) -> None:
@@ -57,7 +58,7 @@ class Expected:
         try:
             async with db.transaction():
                 await db.execute(APPS_PATH)
-                for sql in (self._keys(), self._rows("null")):
+                for sql in (self._ids(), self._rows("null")):
                     await db.fetch(f"explain {sql}")
         except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
             return  # the app changes that table now: the reconciliation will report a failure
@@ -72,7 +73,7 @@ class Expected:
     async def refusal(self, db: Connection) -> str | None:
         """Why the query would cost too much, by PostgreSQL's plan; None if it would not. Call it in a transaction."""
         await db.execute(APPS_PATH)
-        plan = json.loads(await db.fetchval(f"explain (verbose, format json) {self._keys()}"))[0]["Plan"]
+        plan = json.loads(await db.fetchval(f"explain (verbose, format json) {self._ids()}"))[0]["Plan"]
         read: dict[str, int] = {}
         for node in _nodes(plan):
             table = await _read_whole(db, node)
@@ -88,36 +89,36 @@ class Expected:
         await db.execute(APPS_PATH)
         return await hidden_rows(db, f"select {self._of}")
 
-    async def places(self, db: Connection, number: int, only: str | None) -> AsyncIterator[list[Place]]:
-        """Pages of the rows without a lifecycle, by a cursor of PostgreSQL. Call it in a transaction.
+    async def ids(self, db: Connection, only: str | None) -> AsyncIterator[list[str | None]]:
+        """Pages of the ids of the rows without a lifecycle, by a cursor of PostgreSQL. Call it in a transaction.
 
         Args:
-            number: distinguishes the cursors of several lifecycles. A statement with one name has one type of key.
             only: return this id alone.
         """
         # The transaction is idle between two pages, while rows are started in other transactions.
         await db.execute(f"{bounds(statement=TIMEOUT, idle='120s')}; {APPS_PATH}")
-        await db.execute(f"declare perdure_expected_{number} no scroll cursor for {self._keys(only)}")
-        while page := await db.fetch(f"fetch {PAGE} from perdure_expected_{number}"):
-            yield [Place(row["key"], row["id"]) for row in page]
-        await db.execute(f"close perdure_expected_{number}")
+        await db.execute(f"declare perdure_expected no scroll cursor for {self._ids(only)}")
+        while page := await db.fetch(f"fetch {PAGE} from perdure_expected"):
+            yield [row["id"] for row in page]
+        await db.execute("close perdure_expected")
 
-    async def rows(self, db: Connection, places: Sequence[Place]) -> list[Row]:
-        """Those of the rows that are still expected.
+    async def rows(self, db: Connection, ids: Sequence[str]) -> list[Row]:
+        """Those of the rows with these ids that are still expected.
 
         Raises:
             asyncpg.PostgresError: the query fails for one row.
         """
         async with db.transaction():
             await db.execute(APPS_PATH)
-            found = await db.fetch(self._rows("$1"), [each.key for each in places])
+            ids_as_keys = f"$1::text[]::{await key_type(db, self._sql)}[]"
+            found = await db.fetch(self._rows(ids_as_keys), ids)
         return [Row(row["id"], row["input"], row["tenant"]) for row in found]
 
-    def _keys(self, only: str | None = None) -> str:
-        """The query for keys. Its `offset 0` prevents a plan that reads all of `ident`, which holds every entity ever
+    def _ids(self, only: str | None = None) -> str:
+        """The query for ids. Its `offset 0` prevents a plan that reads all of `ident`, which holds every entity ever
         started."""
         one = "" if only is None else f" and q.id::text = {_literal(only)}"
-        return f"""select q.id as key, q.id::text as id {self._of}
+        return f"""select q.id::text as id {self._of}
             where not exists (select from perdure.ident i
                 where i.lifecycle = '{self.lifecycle}' and i.id = q.id::text collate "C" offset 0){one}"""
 

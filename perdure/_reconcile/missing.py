@@ -13,7 +13,6 @@ from perdure._crypto.sealed import bound_to
 from perdure._reconcile.context import Context
 from perdure._reconcile.expected import Expected, Row
 from perdure._reconcile.importing.apart import apart
-from perdure._reconcile.importing.existing_work import Place
 from perdure._reconcile.importing.spelling import spelled_otherwise
 from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import MISSING
@@ -53,12 +52,12 @@ async def missing(context: Context, cursor: object) -> None:
     """
     if await context.pool.fetchval(query("is_copy")):
         return
-    for number, (name, lifecycle) in enumerate(sorted(context.app.lifecycles.items())):
+    for name, lifecycle in sorted(context.app.lifecycles.items()):
         other = context.only is not None and context.only.lifecycle != name
         if lifecycle.expects is None or other or (isinstance(cursor, str) and name < cursor):
             continue
         context.beat(name)
-        await _Search(context, name, lifecycle, lifecycle.expects).run(number)
+        await _Search(context, name, lifecycle, lifecycle.expects).run()
 
 
 class _Search:
@@ -73,7 +72,7 @@ class _Search:
         self._waited = 0.0
         self._refused: list[tuple[str | None, str]] = []
 
-    async def run(self, number: int) -> None:
+    async def run(self) -> None:
         """Page through the rows. An error of the query is reported, and affects no other lifecycle (invariant 8)."""
         only = self._context.only
         try:
@@ -83,7 +82,7 @@ class _Search:
                     return
                 if hidden := await self._expected.hidden(db):
                     await self._report_hidden(hidden)
-                async for page in self._expected.places(db, number, only.id if only else None):
+                async for page in self._expected.ids(db, only.id if only else None):
                     await self._start(page)
                     self._context.beat(self._name)
         except asyncpg.PostgresError as error:
@@ -93,14 +92,14 @@ class _Search:
             await self._refuse_query(describe(error))
         await self._report()
 
-    async def _start(self, places: Sequence[Place]) -> None:
+    async def _start(self, ids: Sequence[str | None]) -> None:
         """Start rows in transactions of their own, because the cursor's transaction lasts too long. The rows are read
         again, since they may have changed. Those that another session holds are left to the next reconciliation."""
-        known = [place for place in places if place.id is not None]
-        if len(known) < len(places):
+        known = [each for each in ids if each is not None]
+        if len(known) < len(ids):
             self._refused.append((None, "its id is null"))
         async with self._context.pool.acquire(timeout=10) as db:
-            rows = await self._apart(known, lambda some: self._expected.rows(db, some), lambda each: each.id)
+            rows = await self._apart(known, lambda some: self._expected.rows(db, some), lambda each: each)
             orders = await self._orders(db, rows)
             started = await self._apart(orders, lambda some: self._commit(db, some), lambda each: each["id"])
         for row in started:

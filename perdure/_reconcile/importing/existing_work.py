@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 import asyncpg
 
@@ -42,14 +41,6 @@ class Lock(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The id of a row, in its own type and as text; null only in rows of `AppRows`."""
-
-    key: Any
-    id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """One row of existing work; `input` is JSON text, `since` is a time in PostgreSQL's format."""
 
@@ -68,6 +59,7 @@ class ExistingWork:
         sql: a query with the columns id, status, input (jsonb) and maybe since (timestamptz) and tenant.
         lifecycle: name of the lifecycle for the rows. Rows that have it already are left out.
         statuses: only rows in one of these statuses are read.
+        key_type: the type of the column id. PostgreSQL has dates and times that Python has not, so ids are text here.
         dated: whether the query has the column since.
         tenanted: whether it has the column tenant.
         lockable: whether the rows can be locked; those of a query that groups or unites cannot.
@@ -78,6 +70,7 @@ class ExistingWork:
     sql: str
     lifecycle: str
     statuses: tuple[str, ...]
+    key_type: str
     dated: bool
     tenanted: bool
     lockable: bool = False
@@ -99,8 +92,9 @@ class ExistingWork:
             raise InvalidSource(
                 f"{sql!r} has no column named {missing[0]!r}: name them id, status, input and maybe since and tenant"
             )
-        found = cls(sql, lifecycle, tuple(statuses), "since" in columns, "tenant" in columns)
         try:
+            kind = await key_type(db, sql)
+            found = cls(sql, lifecycle, tuple(statuses), kind, "since" in columns, "tenant" in columns)
             await db.prepare(found._rows())
             tables = await found._tables(db)
             await found._check_that_none_is_hidden(db)
@@ -141,13 +135,11 @@ class ExistingWork:
 
     async def estimate(self, db: Connection) -> int:
         """PostgreSQL's guess of the number of rows."""
-        plan = await db.fetchval(f"explain (format json) {self._keys(_NEW)}", list(self.statuses), self.lifecycle)
+        plan = await db.fetchval(f"explain (format json) {self._ids(_NEW)}", list(self.statuses), self.lifecycle)
         return int(json.loads(plan)[0]["Plan"]["Plan Rows"])
 
-    async def places(
-        self, db: Connection, after: Place | None, most: int, begun: Sequence[str] | None = None
-    ) -> list[Place]:
-        """The next rows without a lifecycle.
+    async def ids(self, db: Connection, after: str | None, most: int, begun: Sequence[str] | None = None) -> list[str]:
+        """The ids of the next rows without a lifecycle.
 
         Args:
             after: None = from the first row.
@@ -155,10 +147,10 @@ class ExistingWork:
                 of which no effect is on record. So the status of such a row is that of a job.
         """
         condition, statuses = (_NEW, self.statuses) if begun is None else (_BEGUN, begun)
-        further, values = ("", ()) if after is None else ("and q.id > $4", (after.key,))
-        sql = f"{self._keys(condition, further)} limit $3"
+        further, values = ("", ()) if after is None else (f"and q.id > $4::text::{self.key_type}", (after,))
+        sql = f"{self._ids(condition, further)} limit $3"
         rows = await db.fetch(sql, list(statuses), self.lifecycle, most, *values)
-        return [Place(row["key"], row["id"]) for row in rows]
+        return [row["id"] for row in rows]
 
     async def without_id(self, db: Connection) -> int:
         """The number of rows whose id is null."""
@@ -171,28 +163,32 @@ class ExistingWork:
             where not exists (select from ({self.sql}) q where q.status::text = s) order by n"""
         return [row["s"] for row in await db.fetch(sql, list(self.statuses))]
 
-    async def repeated(self, db: Connection, places: Sequence[Place]) -> set[str]:
-        """The ids among these that several rows have, whoever holds them."""
+    async def repeated(self, db: Connection, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that several rows have, whoever holds them."""
         rows = await db.fetch(
             f"""select q.id::text as id from ({self.sql}) q
-                where q.id = any($1) and q.status::text = any($2::text[]) group by q.id::text having count(*) > 1""",
-            *([each.key for each in places], list(self.statuses)),
+                where {self._among} and q.status::text = any($2::text[]) group by q.id::text having count(*) > 1""",
+            *(ids, list(self.statuses)),
         )
         return {row["id"] for row in rows}
 
-    async def rows(self, db: Connection, places: Sequence[Place], lock: Lock = Lock.NONE) -> list[Row]:
-        """Those of the rows that are still in one of the statuses. With a lock, no other session can change them until
-        the transaction ends.
+    async def rows(self, db: Connection, ids: Sequence[str], lock: Lock = Lock.NONE) -> list[Row]:
+        """Those of the rows with these ids that are still in one of the statuses. With a lock, no other session can
+        change them until the transaction ends.
 
         Raises:
             asyncpg.PostgresError: the query fails for one row, or another session holds one for too long.
         """
         sql = f"{self._rows()} {lock.value}" if self.lockable else self._rows()
-        found = await db.fetch(sql, [each.key for each in places], list(self.statuses))
+        found = await db.fetch(sql, ids, list(self.statuses))
         return [Row(row["id"], row["status"], row["input"], row["since"], row["tenant"]) for row in found]
 
-    def _keys(self, condition: str, further: str = "") -> str:
-        return f"""select q.id as key, q.id::text as id from ({self.sql}) q
+    @property
+    def _among(self) -> str:
+        return f"q.id = any($1::text[]::{self.key_type}[])"
+
+    def _ids(self, condition: str, further: str = "") -> str:
+        return f"""select q.id::text as id from ({self.sql}) q
             where q.id is not null and q.status::text = any($1::text[]) {further} and {condition} order by q.id"""
 
     def _rows(self) -> str:
@@ -200,7 +196,14 @@ class ExistingWork:
         tenant = "q.tenant::text" if self.tenanted else "null"
         return f"""select q.id::text, q.status::text, q.input::jsonb::text as input, {since} as since,
                 {tenant} as tenant
-            from ({self.sql}) q where q.id = any($1) and q.status::text = any($2::text[]) order by q.id"""
+            from ({self.sql}) q where {self._among} and q.status::text = any($2::text[]) order by q.id"""
+
+
+async def key_type(db: Connection, sql: str) -> str:
+    """The type of the column id of a query, as SQL."""
+    # -1: no length, so that a value is not cut to the one that the bare name of the type would mean.
+    sql = f"select format_type(pg_typeof((select q.id from ({sql}\n) q limit 0)), -1)"
+    return str(await db.fetchval(sql))
 
 
 async def of_table(db: Connection, table: str, key: str, column: str, given: str | None, since: str | None) -> str:

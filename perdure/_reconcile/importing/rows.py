@@ -19,7 +19,7 @@ import asyncpg
 from perdure._crypto.sealed import bound_to
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.doubts import Doubt
-from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
+from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Row
 from perdure._reconcile.importing.permission import check_may_import
 from perdure._reconcile.importing.spelling import spelled_otherwise
 from perdure._store.bounds import bounds
@@ -145,11 +145,11 @@ class Import:
 
     async def _look_through(self, lock: Lock, begun: Sequence[str] | None) -> int:
         """Look through all rows once. Returns the number of skipped rows, which others held or had changed."""
-        after: Place | None = None
+        after: str | None = None
         left = 0
-        while places := await self.work.places(self.db, after, self._size(lock), begun):
-            after = places[-1]
-            wanted = list({each.id: each for each in places if each.id not in self._bad}.values())
+        while ids := await self.work.ids(self.db, after, self._size(lock), begun):
+            after = ids[-1]
+            wanted = [each for each in dict.fromkeys(ids) if each not in self._bad]
             before = self.done.seen
             await self._import(wanted, lock)
             left += len(wanted) - (self.done.seen - before)
@@ -164,28 +164,28 @@ class Import:
             return 1  # each row alone, so that it waits only for held rows
         return min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
 
-    async def _import(self, places: Sequence[Place], lock: Lock) -> None:
-        async def take(some: Sequence[Place]) -> list[_Taken]:
+    async def _import(self, ids: Sequence[str], lock: Lock) -> None:
+        async def take(some: Sequence[str]) -> list[_Taken]:
             try:
                 return await self._take(some, lock)
             except asyncpg.QueryCanceledError:
                 if len(some) == 1:
-                    return [_Taken(some[0].id or "", why=NotNow(_OVERDUE))]
+                    return [_Taken(some[0], why=NotNow(_OVERDUE))]
             self.batch = half = len(some) // 2  # it would take as long for those that follow
             return [*await apart(some[:half], take, refuse), *await apart(some[half:], take, refuse)]
 
-        def refuse(place: Place) -> Callable[[Exception], None]:
+        def refuse(row_id: str) -> Callable[[Exception], None]:
             def note(why: Exception) -> None:
                 if isinstance(why, _CHANGED):
                     return  # it is looked at again
                 if not isinstance(why, asyncpg.LockNotAvailableError):
-                    self._refuse(place.id)(why)
+                    self._refuse(row_id)(why)
                 elif lock is Lock.WAIT:
-                    self._refuse(place.id)(NotNow("another transaction holds it: end that, and run this again"))
+                    self._refuse(row_id)(NotNow("another transaction holds it: end that, and run this again"))
 
             return note
 
-        for taken in await apart(places, take, refuse):
+        for taken in await apart(ids, take, refuse):
             if taken.why is not None:
                 self._refuse(taken.id)(taken.why)
             else:
@@ -193,20 +193,20 @@ class Import:
                 self.done.started += taken.answer == "started"
                 self.done.in_doubt += taken.in_doubt
 
-    async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
+    async def _take(self, ids: Sequence[str], lock: Lock) -> list[_Taken]:
         """Import rows in one transaction, so that a row keeps its status until its lifecycle is on record."""
         # The author's model may take long to check a row, which nobody has to wait for then.
-        checked = {row: self._checked(row) for row in await self.work.rows(self.db, places)}
+        checked = {row: self._checked(row) for row in await self.work.rows(self.db, ids)}
         async with self._transaction(lock):
-            rows = await self.work.rows(self.db, places, lock)
+            rows = await self.work.rows(self.db, ids, lock)
             refused = dict(await spelled_otherwise(self.db, name_of(self.lifecycle), [row.id for row in rows]))
-            repeated = await self.work.repeated(self.db, places)  # a row that a job holds counts as well
+            repeated = await self.work.repeated(self.db, ids)  # a row that a job holds counts as well
             refused |= dict.fromkeys(repeated, InvalidEntity(_REPEATED))
             found = [checked.get(row) or self._checked(row) for row in rows if row.id not in refused]
             orders = [each for each in found if not isinstance(each, _Taken)]
             answers = await self._start(orders) if orders else []
-            if lock is Lock.WAIT and not rows and await self.work.rows(self.db, places):
-                found += [_Taken(each.id or "", why=NotPermitted(_HIDDEN)) for each in places]
+            if lock is Lock.WAIT and not rows and await self.work.rows(self.db, ids):
+                found += [_Taken(each, why=NotPermitted(_HIDDEN)) for each in ids]
         found += [_Taken(each, why=refused[each]) for each in sorted(refused)]
         started = [_Taken(each["id"], each["answer"], each["in_doubt"]) for each in answers]
         return [*started, *(each for each in found if isinstance(each, _Taken))]

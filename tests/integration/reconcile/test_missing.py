@@ -124,6 +124,15 @@ async def test_a_row_has_one_lifecycle_however_the_app_spells_its_uuid(world: Wo
     assert await world.db.fetchval("select count(*) from perdure.ident") == 1
 
 
+async def test_rows_with_times_that_python_has_not_are_started(world: World, chores: Reconciling) -> None:
+    await world.db.execute("create table dated (id date primary key); create table timed (id time primary key)")
+    await world.db.execute("insert into dated values ('0044-03-15 BC'); insert into timed values ('24:00:00')")
+    nothing = "select 'x' as id, null::jsonb as input where false"
+    dated, timed = (f'select id, \'{{"body": "do it"}}\'::jsonb as input from {each}' for each in ("dated", "timed"))
+    chores.app = app_of(dated, timed, nothing)
+    assert await chores.run(missing) == [("missing", "0044-03-15 BC", True), ("missing", "24:00:00", True)]
+
+
 async def test_private_fields_of_a_row_are_sealed_for_its_entity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.db.execute(TABLE + "insert into chore values (1, '+15550100123')")
     monkeypatch.setenv("PERDURE_SEAL", "true")
@@ -211,7 +220,7 @@ async def test_a_big_record_is_not_read_from_end_to_end(world: World, chores: Re
         insert into perdure.ident (lifecycle, id) select 'chore', 'x' || n from generate_series(1, 3000) n;
         insert into chore select n, 'do it' from generate_series(1, 3000) n; analyze perdure.ident; analyze chore
     """)
-    plan = await world.db.fetch(f"explain {Expected('chore', AppRows(PENDING))._keys()}")
+    plan = await world.db.fetch(f"explain {Expected('chore', AppRows(PENDING))._ids()}")
     assert "using ident_pkey on ident" in str(plan)
 
 

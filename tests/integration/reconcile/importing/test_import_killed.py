@@ -230,4 +230,4 @@ async def test_rows_of_a_query_that_can_not_be_locked_are_taken_over_without(db:
     sql = "select id, max(status) as status, '{}'::jsonb as input from job group by id"
     work = await ExistingWork.check(db, sql, "lookup", ("waiting",))
     assert not work.lockable
-    assert len(await work.rows(db, await work.places(db, None, 100))) == 7
+    assert len(await work.rows(db, await work.ids(db, None, 100))) == 7

@@ -351,10 +351,10 @@ async def test_a_row_that_took_part_in_a_deadlock_is_looked_at_again(
     read = ExistingWork.rows
     deadlocks = iter([asyncpg.DeadlockDetectedError("deadlock detected")] * 2)  # of the batch, and of its first row
 
-    async def deadlocked(self: ExistingWork, db: Any, places: Any, lock: Lock = Lock.NONE) -> list[rows.Row]:
+    async def deadlocked(self: ExistingWork, db: Any, ids: Any, lock: Lock = Lock.NONE) -> list[rows.Row]:
         if lock is not Lock.NONE and (error := next(deadlocks, None)):
             raise error
-        return await read(self, db, places, lock)
+        return await read(self, db, ids, lock)
 
     monkeypatch.setattr(ExistingWork, "rows", deadlocked)
     found = await import_rows(world, "lookup", *WAITING)
@@ -400,6 +400,30 @@ async def test_a_batch_that_takes_postgresql_too_long_is_halved_and_a_row_alone_
     status, said, complained = await import_rows(world, "lookup", *JOB, "--input", "slow(id)")
     assert (status, said) == (1, "7 started, 0 with their effects in doubt, 1 can't be imported")
     assert complained.startswith("5: PostgreSQL needs longer than 30 s")
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("date", ["0044-03-15 BC", "2026-01-02", "infinity"]),
+        ("time", ["23:59:59.999999", "24:00:00"]),
+        ("interval", ["1 mon", "170000000 years"]),
+        ("bit(3)", ["100", "101"]),
+        ("char(3)", ["ab", "b"]),
+        ("weekday", ["0044-03-15 BC", "2026-01-02"]),
+    ],
+)
+async def test_rows_are_imported_whatever_the_type_of_their_key(world: World, kind: str, keys: list[str]) -> None:
+    await world.db.execute(f"""
+        create domain weekday as date;
+        create table dated (id {kind} primary key, status text not null default 'waiting')
+    """)
+    for key in keys:
+        await world.db.execute(f"insert into dated values ('{key}')")
+    dated = ("--table", "dated", "--column", "status", "--waiting", "waiting", "--batch", "1")
+    status, said, complained = await import_rows(world, "lookup", *dated)
+    assert (status, complained) == (0, ""), said
+    assert await world.db.fetchval("select array_agg(id order by id) from perdure.ident") == sorted(keys)
 
 
 async def test_rows_without_an_id_are_counted(world: World) -> None:
