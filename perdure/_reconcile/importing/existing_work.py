@@ -84,6 +84,7 @@ class ExistingWork:
             InvalidSource: it cannot, a needed column is missing, or the role may not lock the rows.
             NotPermitted: row-level security may hide rows from the role.
         """
+        sql = sql.strip().rstrip(";").rstrip()
         try:
             columns = {each.name for each in (await db.prepare(sql)).get_attributes()}
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -105,7 +106,7 @@ class ExistingWork:
 
     async def _check_that_none_is_hidden(self, db: Connection) -> None:
         async with db.transaction():
-            if hidden := await hidden_rows(db, f"select from ({self.sql}) q"):
+            if hidden := await hidden_rows(db, f"select {self._of}"):
                 raise NotPermitted(f"rows would be left out: {hidden}. {SEE_ALL}")
 
     async def _tables(self, db: Connection) -> dict[str, bool]:
@@ -113,7 +114,7 @@ class ExistingWork:
         obeys it for."""
         try:
             async with db.transaction():
-                await db.fetch(f"select from ({self.sql}) q limit 0 {_LOCK}")
+                await db.fetch(f"select {self._of} limit 0 {_LOCK}")
                 return {row["name"]: row["locked"] for row in await db.fetch(query("tables_read"))}
         except asyncpg.FeatureNotSupportedError:
             return {}
@@ -154,19 +155,19 @@ class ExistingWork:
 
     async def without_id(self, db: Connection) -> int:
         """The number of rows whose id is null."""
-        sql = f"select count(*) from ({self.sql}) q where q.id is null and q.status::text = any($1::text[])"
+        sql = f"select count(*) {self._of} where q.id is null and q.status::text = any($1::text[])"
         return int(await db.fetchval(sql, list(self.statuses)))
 
     async def statuses_of_no_row(self, db: Connection) -> list[str]:
         """Those of the statuses that no row has, such as a misspelt one."""
         sql = f"""select s from unnest($1::text[]) with ordinality x (s, n)
-            where not exists (select from ({self.sql}) q where q.status::text = s) order by n"""
+            where not exists (select {self._of} where q.status::text = s) order by n"""
         return [row["s"] for row in await db.fetch(sql, list(self.statuses))]
 
     async def repeated(self, db: Connection, ids: Sequence[str]) -> set[str]:
         """Those of the ids that several rows have, whoever holds them."""
         rows = await db.fetch(
-            f"""select q.id::text as id from ({self.sql}) q
+            f"""select q.id::text as id {self._of}
                 where {self._among} and q.status::text = any($2::text[]) group by q.id::text having count(*) > 1""",
             *(ids, list(self.statuses)),
         )
@@ -184,11 +185,15 @@ class ExistingWork:
         return [Row(row["id"], row["status"], row["input"], row["since"], row["tenant"]) for row in found]
 
     @property
+    def _of(self) -> str:
+        return f"from ({self.sql}\n) q"  # on a new line, because the query may end in a comment
+
+    @property
     def _among(self) -> str:
         return f"q.id = any($1::text[]::{self.key_type}[])"
 
     def _ids(self, condition: str, further: str = "") -> str:
-        return f"""select q.id::text as id from ({self.sql}) q
+        return f"""select q.id::text as id {self._of}
             where q.id is not null and q.status::text = any($1::text[]) {further} and {condition} order by q.id"""
 
     def _rows(self) -> str:
@@ -196,7 +201,7 @@ class ExistingWork:
         tenant = "q.tenant::text" if self.tenanted else "null"
         return f"""select q.id::text, q.status::text, q.input::jsonb::text as input, {since} as since,
                 {tenant} as tenant
-            from ({self.sql}) q where {self._among} and q.status::text = any($2::text[]) order by q.id"""
+            {self._of} where {self._among} and q.status::text = any($2::text[]) order by q.id"""
 
 
 async def key_type(db: Connection, sql: str) -> str:
@@ -227,8 +232,8 @@ async def of_table(db: Connection, table: str, key: str, column: str, given: str
     for option, each in (("--key", key), ("--column", column)):
         if each not in known:
             raise InvalidSource(f"{option} {each}: {table} has no such column")
-    parts = [f"t.{_quoted(key)} as id", f"t.{_quoted(column)} as status", f"({given or 'to_jsonb(t)'}) as input"]
-    parts += [f"({since}) as since"] if since else []
+    parts = [f"t.{_quoted(key)} as id", f"t.{_quoted(column)} as status", f"({given or 'to_jsonb(t)'}\n) as input"]
+    parts += [f"({since}\n) as since"] if since else []
     return f"select {', '.join(parts)} from {name} t"
 
 

@@ -644,6 +644,20 @@ async def test_a_query_says_what_the_rows_are(world: World) -> None:
     assert [row["id"] for row in await world.db.fetch("select id from perdure.ident order by id")] == ["job-2", "job-3"]
 
 
+@pytest.mark.parametrize("end", [";", " -- all of them", "\n;\n"])
+async def test_a_query_may_end_in_a_semicolon_or_a_comment(world: World, end: str) -> None:
+    await insert(world, 1)
+    query = f"select id, status, '{{}}'::jsonb as input from job{end}"
+    found = await import_rows(world, "lookup", "--query", query, "--waiting", "waiting")
+    assert found == (0, "1 started, 0 with their effects in doubt, 0 can't be imported", "")
+
+
+async def test_an_expression_may_end_in_a_comment(world: World) -> None:
+    await insert(world, 1)
+    found = await import_rows(world, "lookup", *WAITING, "--input", "'{}' -- empty", "--since", "begun_at -- or null")
+    assert found == (0, "1 started, 0 with their effects in doubt, 0 can't be imported", "")
+
+
 async def test_a_query_names_the_tenant_of_each_row(world: World) -> None:
     await insert(world, 2)
     query = "select id, status, '{}'::jsonb as input, nullif(id, 1) * 100 as tenant from job"
