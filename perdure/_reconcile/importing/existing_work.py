@@ -10,6 +10,7 @@ from enum import Enum
 
 import asyncpg
 
+from perdure._store.postgres import is_of_server
 from perdure._store.row_security import SEE_ALL, hidden_rows
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -83,6 +84,7 @@ class ExistingWork:
         Raises:
             InvalidSource: it cannot, a needed column is missing, or the role may not lock the rows.
             NotPermitted: row-level security may hide rows from the role.
+            asyncpg.PostgresError: the server fails, or takes no writes.
         """
         sql = sql.strip().rstrip(";").rstrip()
         try:
@@ -102,6 +104,8 @@ class ExistingWork:
             unlocked = tuple(name for name, is_locked in tables.items() if not is_locked)
             return replace(found, lockable=any(tables.values()), unlocked=unlocked)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            if isinstance(error, asyncpg.PostgresError) and is_of_server(error):
+                raise
             raise InvalidSource(f"PostgreSQL can't read the columns of {sql!r}: {error}") from error
 
     async def _check_that_none_is_hidden(self, db: Connection) -> None:

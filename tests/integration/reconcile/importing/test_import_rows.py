@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from perdure import Entity
 from perdure._reconcile.importing import rows
-from perdure._reconcile.importing.existing_work import ExistingWork, Lock
+from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Row
 from perdure._store.bounds import bounds
 from perdure.app import input_json
 from perdure.cli import cli
@@ -351,7 +351,7 @@ async def test_a_row_that_took_part_in_a_deadlock_is_looked_at_again(
     read = ExistingWork.rows
     deadlocks = iter([asyncpg.DeadlockDetectedError("deadlock detected")] * 2)  # of the batch, and of its first row
 
-    async def deadlocked(self: ExistingWork, db: Any, ids: Any, lock: Lock = Lock.NONE) -> list[rows.Row]:
+    async def deadlocked(self: ExistingWork, db: Any, ids: Any, lock: Lock = Lock.NONE) -> list[Row]:
         if lock is not Lock.NONE and (error := next(deadlocks, None)):
             raise error
         return await read(self, db, ids, lock)
@@ -359,6 +359,18 @@ async def test_a_row_that_took_part_in_a_deadlock_is_looked_at_again(
     monkeypatch.setattr(ExistingWork, "rows", deadlocked)
     found = await import_rows(world, "lookup", *WAITING)
     assert found == (0, "2 started, 0 with their effects in doubt, 0 can't be imported", "")
+
+
+async def test_a_database_that_takes_no_writes_is_named(world: World) -> None:
+    await insert(world, 1)
+    name = urlsplit(world.dsn).path.removeprefix("/")
+    await world.db.execute(f"alter database {name} set default_transaction_read_only = on")
+    try:
+        status, said, complained = await import_rows(world, "lookup", *WAITING)
+    finally:
+        await world.db.execute(f"alter database {name} reset default_transaction_read_only")
+    assert (status, said) == (1, "")
+    assert complained.startswith("PostgreSQL takes no writes, because it is a standby or read-only")
 
 
 async def test_the_rows_of_the_original_are_not_started_in_a_copy(world: World) -> None:
