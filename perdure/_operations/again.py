@@ -10,14 +10,19 @@ from temporalio.client import WorkflowExecutionStatus as Execution
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.recovery.closed import HOW_IT_CLOSED
+from perdure._store.finding_kinds import UNFINISHED
 from perdure._store.postgres import Pool
-from perdure._store.sql import shared
+from perdure._store.sql import queries, shared
+from perdure._text.shown import command
 from perdure._wire.requests import OperatorRequest
 from perdure.client.reading import refusals
 from perdure.contracts.keys import Entity
 from perdure.errors import NotNow, TemporalUnavailable
 
+query = queries(__name__)
+
 _RPC = timedelta(seconds=10)
+_NORMALLY = "has ended, and its end could not be recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
     """Start it again, if Temporal confirms that nothing of it runs.
 
     Raises:
-        NotNow: something of it runs, or is on its way.
+        NotNow: something of it runs, or is on its way, or a reconciliation may still record its end.
         TemporalUnavailable, DatabaseUnavailable: no answer.
     """
     with refusals(str(entity)):
@@ -47,7 +52,9 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
             entity.id,
         )
     assert seen is not None
-    how = await _how_it_ended(workflows, entity)
+    how = await _how_it_closed(workflows, entity)
+    if how == _NORMALLY:
+        await _check_left(pool, entity, seen["generation"])
     why = f"retry, started again from its record, since its workflow {how}"
     with refusals(str(entity)):
         begun = await pool.fetchval(
@@ -60,7 +67,7 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
     return f"its workflow {how}: started again from its record"
 
 
-async def _how_it_ended(workflows: Workflows, entity: Entity) -> str:
+async def _how_it_closed(workflows: Workflows, entity: Entity) -> str:
     handle = workflows.client.get_workflow_handle(entity.workflow_id(workflows.scope))
     try:
         status = (await handle.describe(rpc_timeout=_RPC)).status
@@ -71,7 +78,17 @@ async def _how_it_ended(workflows: Workflows, entity: Entity) -> str:
     if status in HOW_IT_CLOSED:
         return HOW_IT_CLOSED[status]
     if status is Execution.COMPLETED:
-        raise NotNow(
-            f"{entity}: its workflow has ended, and the database does not show it: `perdure reconcile` corrects that"
-        )
+        return _NORMALLY
     raise NotNow(f"{entity}: its workflow is running: try again in a moment")
+
+
+async def _check_left(pool: Pool, entity: Entity, generation: int) -> None:
+    """Raise NotNow unless a reconciliation has left it: the end that the workflow has taken comes first."""
+    with refusals(str(entity)):
+        left = await pool.fetchval(query("left_unfinished"), UNFINISHED.name, entity.lifecycle, entity.id, generation)
+    if not left:
+        now = command("reconcile", "--now", entity.lifecycle, entity.id)
+        raise NotNow(
+            f"{entity}: its workflow has ended, and the database does not show it: `{now}` records that. If it leaves "
+            "the entity, retry starts it again from its record"
+        )

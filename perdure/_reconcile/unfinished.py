@@ -61,5 +61,6 @@ async def _write(context: Context, row: Row, seen: WorkflowExecutionDescription,
 
 
 async def _report(context: Context, row: Row, what: str) -> None:
-    advice = f"Its history shows how it ended. To let it go on from its record: {row.command('retry', '--by', 'YOU')}"
+    retry = row.command("retry", "--by", "YOU")
+    advice = f"Look up whether its effects happened, then let it go on from its record: {retry}"
     await context.findings.report(UNFINISHED, row.entity, what, advice)
