@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure._services.relay import Relay
+from tests.command import perdure
 from tests.upgrades import shapes
 from tests.upgrades.edited_entity import EditedEntity, follows, replays
 from tests.upgrades.editions import edition
@@ -88,6 +89,25 @@ async def test_a_run_that_stands_still_can_be_cancelled_and_replayed_later(entit
     histories = await entity.histories()
     assert await follows(shapes.InputDemanding, histories)
     assert await follows(shapes.InputUpcast, histories)
+
+
+async def test_an_input_that_is_corrected_as_the_runbook_shows_lets_the_entity_continue(entity: EditedEntity) -> None:
+    await entity.client.start(LETTER, "a", {"to": "eve"})
+    await Relay(
+        entity.world.client._pool, entity.world.temporal_client, edition(shapes.Before), entity.world.config
+    ).once()
+    async with entity.worker(shapes.InputDemanding):
+        assert await entity.wants_a_person() == "the input can't be read: colour: Field required"
+        await entity.world.handle(LETTER, "a").terminate()
+        corrected = """update perdure.entity set input = '{"to": "eve", "colour": "red"}', attention = null"""
+        await entity.world.db.execute(corrected)
+        end = await perdure(entity.world, "retry", LETTER, "a", "--by", "ann")
+        assert end.exit_code == 0, end.output
+        await entity.world.until_delivered(LETTER, "a")
+        await entity.wants_nobody()
+        await _tell(entity, "send")
+        assert await entity.end() == "done"
+    assert await entity.world.db.fetchval("select why from perdure.finished") == "red"
 
 
 @row("lifecycle's input: field added without")
