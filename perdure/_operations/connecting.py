@@ -1,5 +1,5 @@
 """A connection to Temporal for commands that only read: without it, they show the rest and report its absence. And
-whether it is the Temporal, and the scope, that the database works with."""
+whether it is the Temporal, and the scope, that the database works with, and whether PostgreSQL is a standby."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perdure._store.sql import queries
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect_renewed
 from perdure.app import App
-from perdure.errors import NotThisDatabase, PerdureError, TemporalUnavailable
+from perdure.errors import DatabaseUnavailable, NotThisDatabase, PerdureError, TemporalUnavailable
 from perdure.logs import long_wait
 from perdure.settings import Settings
 
@@ -28,6 +28,7 @@ log = logging.getLogger("perdure.operations")
 
 PATIENCE = 5.0
 """Seconds until it counts as away."""
+PRIMARY = "set PERDURE_DATABASE_URL to the primary"
 
 
 async def temporal_client(config: Settings, app: App | None = None) -> Client | TemporalUnavailable:
@@ -46,6 +47,21 @@ async def renewed_client(config: Settings, app: App | None = None) -> tuple[Clie
         return error
     except TimeoutError:
         return TemporalUnavailable(f"no Temporal server answered within {PATIENCE:g} s: set TEMPORAL_ADDRESS")
+
+
+async def is_standby(connection: Connection) -> bool:
+    """Whether the server is a standby, which may not have received the newest commits."""
+    return bool(await connection.fetchval("select pg_is_in_recovery()"))
+
+
+async def check_primary(connection: Connection) -> None:
+    """Make sure that the server is not a standby.
+
+    Raises:
+        DatabaseUnavailable: it is one.
+    """
+    if await is_standby(connection):
+        raise DatabaseUnavailable(f"PostgreSQL is a standby, which takes no writes and may be behind: {PRIMARY}")
 
 
 async def read_binding(connection: Connection) -> asyncpg.Record:

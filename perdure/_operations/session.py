@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from perdure._operations.acts import Acts
 from perdure._operations.again import Workflows
-from perdure._operations.connecting import check_binding, read_binding
+from perdure._operations.connecting import check_binding, check_primary, read_binding
 from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
@@ -84,7 +84,7 @@ async def session(config: Settings, app: App | None, asked: OperatorRequest, pat
         patience: seconds that a workflow's answer is waited for.
 
     Raises:
-        DatabaseUnavailable: no PostgreSQL answers.
+        DatabaseUnavailable: no PostgreSQL answers, or it is a standby.
         SchemaMismatch: its schema is missing, too old or too new.
         NotPermitted: this role could act, and not write down who did.
     """
@@ -104,8 +104,10 @@ async def check_rights(connection: Connection) -> None:
     """Make sure of what every act needs: whoever acts must be able to write down that they did.
 
     Raises:
-        NotPermitted: this role is not.
+        DatabaseUnavailable: the server is a standby.
+        NotPermitted: this role is not able to.
     """
+    await check_primary(connection)
     may = "select has_function_privilege('perdure.note(text, text, text, text)', 'execute')"
     if not await connection.fetchval(may):
         role = await connection.fetchval("select current_user")

@@ -8,6 +8,7 @@ from typing import Literal
 
 import asyncpg
 
+from perdure._operations.connecting import PRIMARY, is_standby
 from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.connecting import STATEMENT_ERRORS
@@ -15,7 +16,7 @@ from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import granted, permitting
-from perdure.errors import DatabaseUnavailable
+from perdure.errors import DatabaseUnavailable, NoSuchEntity
 from perdure.settings import settings
 
 PATIENCE = bounds(lock="15s", statement="60s")
@@ -65,10 +66,16 @@ async def reading() -> AsyncIterator[Connection]:
 
     Raises:
         DatabaseUnavailable, SchemaMismatch: see `transaction`.
+        NoSuchEntity: the reader found none. The error names a standby, which may not have received it.
         NotPermitted: this role may not read the tables.
     """
     async with begun(granted(Kind.READER), reads=True) as connection:
-        yield connection
+        try:
+            yield connection
+        except NoSuchEntity as error:
+            if await is_standby(connection):
+                raise NoSuchEntity(f"{error}; or this standby has not received it yet: {PRIMARY}") from error
+            raise
 
 
 @asynccontextmanager

@@ -36,8 +36,8 @@ def draw(
 
 
 async def _state(lifecycle: str, entity_id: str) -> str:
-    async with reading() as connection:
-        try:
+    try:
+        async with reading() as connection:
             return str((await read_record(connection, lifecycle, entity_id)).row["state"])
-        except NoSuchEntity as error:
-            refuse_error(error)
+    except NoSuchEntity as error:
+        refuse_error(error)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from temporalio.client import WorkflowFailureError
 
-from perdure._operations.connecting import check_binding, read_binding
+from perdure._operations.connecting import check_binding, check_primary, read_binding
 from perdure._operations.durations import duration
 from perdure._reconcile.asking import reconcile
 from perdure._reconcile.reading import findings_left, last_reconciliation
@@ -23,9 +23,9 @@ from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.cli.cli import MEND, cli
 from perdure.cli.database import reading
-from perdure.cli.printing import complain, moment, print_json, print_line, print_note, print_table, refuse
+from perdure.cli.printing import complain, moment, print_json, print_line, print_note, print_table, refuse, refuse_error
 from perdure.cli.who import By, request
-from perdure.errors import InvalidSetting
+from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.settings import settings
 
 _MOST = 500
@@ -64,9 +64,10 @@ def reconciliation_command(
     only = None if of is None or entity_id is None else Named(lifecycle=of, id=entity_id)
     asked = ReconciliationRequest(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
     asyncio.run(_known(only))
-    failed = {} if not now else asyncio.run(_make(asked, quiet=as_json)).failed
+    made = asyncio.run(_make(asked, quiet=as_json)) if now else None
     left = asyncio.run(_show(only, each=each or only is not None, as_json=as_json))
-    if failed or left:
+    # Its own figures count as well: the URL may lead to several servers, one of which is behind.
+    if left or (made is not None and (made.failed or made.left)):
         raise typer.Exit(1)
 
 
@@ -74,6 +75,7 @@ async def _make(asked: ReconciliationRequest, *, quiet: bool) -> Summary:
     config = settings()
     temporal_client = await connect(PerdurePlugin(App([], []), config))
     async with reading() as connection:
+        await check_primary(connection)  # a standby shows the findings of before
         binding = await read_binding(connection)
     # Else the workers of another database would make it, of that one.
     await check_binding(temporal_client, config, binding)
@@ -162,10 +164,12 @@ def _show_last(last: dict[str, Any] | None) -> None:
 async def _known(only: Named | None) -> None:
     if only is None:
         return
-    async with reading() as connection:
-        known = await connection.fetchrow(shared("identity"), only.lifecycle, only.id)
-    if known is None:
-        refuse(f"{only.lifecycle}/{only.id}: the database has no such entity", 1)
+    try:
+        async with reading() as connection:
+            if await connection.fetchrow(shared("identity"), only.lifecycle, only.id) is None:
+                raise NoSuchEntity(f"{only.lifecycle}/{only.id}: the database has no such entity")
+    except NoSuchEntity as error:
+        refuse_error(error)
 
 
 def _seconds(grace: str | None) -> float | None:

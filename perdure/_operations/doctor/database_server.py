@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure._operations.connecting import PRIMARY
 from perdure._operations.doctor.check import Check, Needs, Site
 from perdure._store.connecting import weaknesses
 from perdure.contracts.problems import Problem
@@ -11,7 +12,6 @@ OLDEST = 15
 _VERSION = "select current_setting('server_version_num')::int / 10000"
 
 _WRITES = "select not pg_is_in_recovery() as is_primary, current_setting('transaction_read_only') = 'off' as may_write"
-_PRIMARY = "set PERDURE_DATABASE_URL to the primary"
 _WRITABLE = "make room if its disk is full, else set default_transaction_read_only = off"
 
 
@@ -23,7 +23,7 @@ async def _look(site: Site) -> list[Problem]:
     found = [Problem(f"PostgreSQL may lose what it commits: {each}", _durable(each)) for each in lost]
     assert writes is not None
     if not writes["is_primary"]:
-        found.append(Problem(f"PostgreSQL at {without_passwords(site.config.database_url)} is a standby", _PRIMARY))
+        found.append(Problem(f"PostgreSQL at {without_passwords(site.config.database_url)} is a standby", PRIMARY))
     elif not writes["may_write"]:
         found.append(Problem(f"PostgreSQL at {without_passwords(site.config.database_url)} is read-only", _WRITABLE))
     if version < OLDEST:
