@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from perdure import database as schema
 from perdure._store.finding_kinds import KINDS
 from perdure.servers.postgres import PostgresServer
+from tests.deadline import in_time, until
 
 FOLDER = Path(__file__).parents[2] / "docs" / "runbook"
 BLOCKS = {
@@ -36,6 +38,22 @@ async def test_each_line_of_sql_runs_and_shows_the_finding_that_its_page_is_abou
                 assert len(rows) == 1, page
     await db.close()
     assert sum(map(len, BLOCKS.values())) > 15
+
+
+async def test_the_query_of_blind_shows_a_session_that_waits_and_that_readers_wait_behind(
+    postgres: PostgresServer, database: str
+) -> None:
+    backup, locker, db = [await asyncpg.connect(postgres.dsn(database)) for _ in range(3)]
+    await backup.execute("begin; lock table perdure.entity in access share mode")
+    holder, waiting = [await each.fetchval("select pg_backend_pid()") for each in (backup, locker)]
+    locking = asyncio.create_task(locker.execute("begin; lock table perdure.entity; rollback"))
+    query = BLOCKS["alert-PerdureBlind"][0].split(";\n")[1]
+    [seen] = await until(lambda: db.fetch(query), "the lock is waited for")
+    assert (seen["pid"], seen["granted"], seen["waits_for"]) == (waiting, False, [holder])
+    await backup.execute("rollback")
+    await in_time(locking)
+    for each in (backup, locker, db):
+        await each.close()
 
 
 SEALED = """
