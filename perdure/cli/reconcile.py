@@ -62,9 +62,11 @@ def reconciliation_command(
     if not now and (everything or grace is not None):
         refuse("--all and --grace go with --now", 2)
     only = None if of is None or entity_id is None else Named(lifecycle=of, id=entity_id)
-    asked = ReconciliationRequest(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
+    asked = None
+    if now:
+        asked = ReconciliationRequest(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
     asyncio.run(_known(only))
-    made = asyncio.run(_make(asked, quiet=as_json)) if now else None
+    made = None if asked is None else asyncio.run(_make(asked, quiet=as_json))
     left = asyncio.run(_show(only, each=each or only is not None, as_json=as_json))
     # Its own figures count as well: the URL may lead to several servers, one of which is behind.
     if left or (made is not None and (made.failed or made.left)):

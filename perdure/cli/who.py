@@ -20,8 +20,10 @@ Note = Annotated[str, typer.Option(help="why, for the record: no personal data")
 
 def request(by: str, note: str = "") -> OperatorRequest:
     """Both of them; leaves with 2 where they can't be used."""
+    if not (by := by or _os_user()):
+        refuse("this system has no name for its user: say who does this with --by or PERDURE_BY", 2)
     try:
-        return OperatorRequest(by=by or _os_user(), note=note)
+        return OperatorRequest(by=by, note=note)
     except ValidationError as error:
         refuse(f"--by or --note can't be used: {first_problem(error)}", 2)
 

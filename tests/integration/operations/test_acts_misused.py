@@ -74,6 +74,25 @@ REFUSALS = {
 }
 
 
+async def test_a_user_without_a_name_is_asked_for_one_and_only_where_it_goes_on_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose user has no line in /etc/passwd."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 10001")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.delenv("PERDURE_BY", raising=False)
+    for command in ("reconcile --now", "cancel ring a"):
+        end = await perdure(world, *command.split())
+        assert (end.exit_code, end.stderr) == (
+            2,
+            "perdure: this system has no name for its user: say who does this with --by or PERDURE_BY\n",
+        )
+    assert (await perdure(world, "reconcile")).exit_code == 0
+
+
 async def said(world: World, line: str, given: str) -> Result:
     verb, *arguments = line.split(" ")
     return await perdure(world, verb, *NOTE, *arguments, given=given)
