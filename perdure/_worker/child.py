@@ -51,7 +51,8 @@ class Child:
         status: exit status of the last ended process, or minus the number of the signal; None if none has ended.
         first_status: the same of the first process.
         ready: set while the process runs and has become ready.
-        failed_at_first: set if the first process ended by itself with an error, and had not become ready.
+        failed_at_first: set if the first process ended by itself with an error, and had not become ready, or if the
+            system refused its start.
     """
 
     def __init__(
@@ -124,6 +125,8 @@ class Child:
                 self.status = await self._run()
             except Exception as error:
                 why: dict[str, object] = {"error": describe(error)}
+                if isinstance(error, OSError) and error.filename is not None:
+                    why["file"] = error.filename
             else:
                 why = {"status": self.status}
             lived = time.monotonic() - began
@@ -152,16 +155,24 @@ class Child:
             await asyncio.wait({self._reading}, timeout=_LAST_LINES)
         self._is("ended")
 
-    async def _run(self) -> int:
+    async def _begin(self) -> asyncio.subprocess.Process:
         output = None if self._read is None else asyncio.subprocess.PIPE
-        process = self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            env=self._environment,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=None if output is None else asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                env=self._environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=None if output is None else asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError:
+            if self.starts == 0:
+                self.failed_at_first.set()
+            raise
+
+    async def _run(self) -> int:
+        process = self._process = await self._begin()
         self.starts += 1
         self._began = time.time()
         self._is("starting")

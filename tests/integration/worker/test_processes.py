@@ -17,6 +17,7 @@ import pytest
 
 from perdure._worker.child import Child
 from perdure._worker.processes import merged
+from perdure.logs import FIELDS
 from perdure.servers.ports import free_port
 from tests.apps.watched import app
 from tests.deadline import in_time
@@ -177,3 +178,19 @@ def test_metrics_without_labels_get_one() -> None:
     assert merged({"1": "# HELP a b\n# TYPE a gauge\na 1\n", "2": ""}) == (
         '# HELP a b\n# TYPE a gauge\na{process="1"} 1\n'
     )
+
+
+async def test_a_program_that_the_system_refuses_to_run_is_named_and_has_failed_at_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("")  # nobody may execute it
+    one = Child("one", [str(program)], {})
+    keeping = asyncio.create_task(one.keep())
+    await in_time(one.failed_at_first.wait())
+    [record] = caplog.records
+    assert record.message == "a process can't be started"
+    fields = getattr(record, FIELDS)
+    assert (fields["error"], fields["file"]) == ("PermissionError: Permission denied", str(program))
+    keeping.cancel()
+    await one.end(5)
