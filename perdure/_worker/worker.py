@@ -257,6 +257,8 @@ async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool
     await asyncio.wait({stop, *starting}, return_when=asyncio.FIRST_COMPLETED)
     if not stop.done():
         return True
+    # asyncpg leaves a failed future behind if it is cancelled while it connects.
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     for task in starting:
         task.cancel()
     await asyncio.wait(starting, timeout=2)
