@@ -10,11 +10,14 @@ from temporalio import workflow
 from perdure._wire.orders import Report
 from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure._workflow.effect_record import EffectRecord
+from perdure._workflow.leaving import until
+from perdure._workflow.ordering import others_are_ready
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import DeclarationError
 
+OTHERS_BEGIN_FIRST = "perdure: other branches begin before an end is ordered"
 SHOWN_FIRST = "perdure: the state of an attempt is shown before it is written again"
 
 
@@ -49,7 +52,8 @@ class AttemptMoves:
         self._before = self._made = run.standing
         """Where the run was before that, and where it is shown to be since then."""
         self._follows: Move | None = None
-        """The move to `then`, to commit with the outcome of the last attempt if the effect is done."""
+        """The move to `then`, to commit with the outcome of the last attempt if the effect is done. None: the outcome
+        is on record."""
         self._follows_at = 0
         """Version of the write with that move."""
         self._moved: Move | None = None
@@ -63,6 +67,15 @@ class AttemptMoves:
         origin = self._enters or (None if self._run.catching_up else self._run.state)
         if self._then is not None and origin is not None and not self._run.has_passed(self._then):
             self._run.check_move(origin, self._then)
+
+    async def until_others_begin(self) -> None:
+        """Before an attempt whose outcome may end the entity, let the branches that are about to perform effects begin
+        them, as those of a `gather` do: the end has to wait for them."""
+        then = self._then
+        if then is None or not self._run.declared[then].final or not others_are_ready():
+            return
+        if workflow.patched(OTHERS_BEGIN_FIRST):
+            await until(lambda: True)
 
     def begin(self) -> Move | None:
         """Show the state of the next attempt. Returns the move to commit with its record; None = it makes none.
@@ -88,6 +101,11 @@ class AttemptMoves:
         order = self._recorder.order(move=self._follows)
         self._follows_at = order.version
         return order
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the outcome of an attempt may still end the entity."""
+        return self._follows is not None and self._follows.final and self._recorder.last_move < self._follows_at
 
     def after(self, entered: bool) -> str:
         """The state after an attempt that has `entered` its state, or has not."""
@@ -121,6 +139,8 @@ class AttemptMoves:
             self._moved = self._follows
         elif stands:  # a lost workflow task made the attempt, and a message came before this one
             state = await self.show_over(state)
+        if not self._record.in_doubt:  # else another execution of the attempt may still commit it
+            self._follows = None
         if self._moved is not None:
             # While an end is being written, `then` is not shown: the end holds, or the effect enters `then` once more.
             self._show(state if run.final else self._moved.state)

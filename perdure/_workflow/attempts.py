@@ -70,6 +70,7 @@ class Attempts(Generic[In, Out]):
         Raises:
             Overtaken: the database has reported that the entity is over.
         """
+        await self._moves.until_others_begin()
         order = self._order(within)
         record = self._record
         way = Way(record.name, record.inline, record.limited, record.timeout, self._expires_at, self._wait_in_line)

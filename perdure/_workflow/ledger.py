@@ -34,6 +34,7 @@ class Performing(Protocol):
         slot: the effect's name, with its suffix.
         parked: whether the effect waits for a person to resolve it.
         attention: why a person is needed, if one is.
+        may_end: whether the outcome of an attempt may still end the entity.
         settles: whether it only settles a doubt that was left, and no code of the author awaits it.
     """
 
@@ -53,6 +54,8 @@ class Performing(Protocol):
     def parked(self) -> bool: ...
     @property
     def pausing(self) -> bool: ...
+    @property
+    def may_end(self) -> bool: ...
     @property
     def resolution(self) -> Resolution | None: ...
     @property

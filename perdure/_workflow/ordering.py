@@ -55,3 +55,8 @@ def order_tasks(loop: Any) -> None:
         return numbered
 
     loop.create_task = create_task
+
+
+def others_are_ready() -> bool:
+    """Whether other code of the run continues before the run waits: no, if the SDK keeps that elsewhere."""
+    return bool(getattr(asyncio.get_running_loop(), "_ready", ()))

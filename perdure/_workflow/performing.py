@@ -49,6 +49,7 @@ Out = TypeVar("Out")
 
 
 ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
+BARS_ENDS = "perdure: an end that was ordered before a performance is barred"
 TAKES_OVER = "perdure: a performance goes on from what has settled its doubt"
 
 
@@ -166,6 +167,11 @@ class Performance(Generic[In, Out]):
         return self.record.since if self._attempts.waited else None
 
     @property
+    def may_end(self) -> bool:
+        """Whether the outcome of an attempt may still end the entity, beside what has begun since."""
+        return self._moves.may_end
+
+    @property
     def begun(self) -> bool:
         """Whether an attempt has begun in this run."""
         return self._attempts.begun
@@ -232,6 +238,7 @@ class Performance(Generic[In, Out]):
         about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}
         try:
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
+                await self._bar_end()
                 end = await self._until_settled()
             effects.settled(self)
             if not isinstance(end, Done):
@@ -246,6 +253,13 @@ class Performance(Generic[In, Out]):
             raise
         finally:
             effects.over(self)
+
+    async def _bar_end(self) -> None:
+        """If the outcome of another effect may end the entity, write the present state again: that end was ordered
+        before this performance began, and comes after it."""
+        others = self._run.effects.performances.values()
+        if any(each.may_end for each in others) and workflow.patched(BARS_ENDS):
+            await self._recorder.move_here()
 
     def _take_over(self) -> None:
         """Go on from what has settled the doubt, or has left it, while this performance has waited for its begin."""

@@ -38,11 +38,11 @@ START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 class VirtualWorkflow:
     """One workflow execution and its virtual world.
 
-    `on_activity` is awaited once for each activity, in the order in which they were scheduled, and returns how
-    the activity ends and how much virtual time that takes: retries are not played, and time-outs end nothing
-    by themselves. It may send messages and queries; it must not sleep. The server suggests to a run to continue as
-    new once its history has `continue_as_new_after` events, or `continue_as_new_when` returns true at the beginning
-    of a workflow task.
+    `on_activity` is awaited once for each activity, in the order in which they were scheduled, but for the local ones
+    of a workflow task first. It returns how the activity ends and how much virtual time that takes: retries are not
+    played, and time-outs end nothing by themselves. It may send messages and queries; it must not sleep. The server
+    suggests to a run to continue as new once its history has `continue_as_new_after` events, or
+    `continue_as_new_when` returns true at the beginning of a workflow task.
 
     After `run` the workflow is put away. Inside `async with` it stays until the block ends: a blocked one
     can be sent more messages and run further, and one that ended can still be asked queries.
@@ -260,7 +260,8 @@ class VirtualWorkflow:
         return execution.end
 
     async def _play_activities(self) -> None:
-        for flight in self._execution.scheduled:
+        # The server gets the others at the end of the workflow task, when the local activities are over.
+        for flight in sorted(self._execution.scheduled, key=lambda each: not each.call.is_local):
             call = flight.call
             if flight.due is not None:
                 continue  # cancelled in the breath that scheduled it: it never starts

@@ -45,7 +45,7 @@ class Author:
             more = (["step"], ["save"], ["until", random.randint(1, 60)], ["enter", Place.HELD.value])
             cancelling.insert(random.randint(0, len(cancelling)), random.choice(more))
         if random.random() < 0.3 and self._place < len(ORDER) - 1:
-            steps.append(self._performance({"then": Place.ENDED.value}))
+            steps.append(self._last())
         if any(each[0] == "detached" for each in steps) and random.random() < 0.5:
             steps.append(["join"])
         given = Program(steps=steps, at_cancel=cancelling, secret=secret)
@@ -63,6 +63,18 @@ class Author:
                 words.append(["bug"])
             random.shuffle(words)
         return words
+
+    def _last(self) -> list[Any]:
+        """An effect that ends the entity if it is done, alone or beside others, whose ends it has to await."""
+        last = self._performance({"then": Place.ENDED.value})
+        random = Random(f"beside {last}")  # of its own, so that the steps of a seed do not depend on it
+        if random.random() < 0.5:
+            return last
+        first, second = (["perform", random.choice(self._names), f"{last[2]}b{number}", {}] for number in (1, 2))
+        branches = [[last], [first], *([[second]] if random.random() < 0.3 else [])]
+        if random.random() < 0.3:
+            branches[1].insert(0, random.choice((["step"], ["save"], ["until", random.randint(1, 9)])))
+        return [random.choice(("gather", "group")), branches]
 
     def held(self) -> list[Any]:
         """The performance of an effect that enters a state in which a person is needed."""

@@ -138,7 +138,10 @@ class Connection:
         answer = await database.store.write(write, patience=patience)
         if write.move is not None and write.move.final and answer.gate is Gate.OPEN:
             entity = Entity(write.lifecycle, write.id, write.generation)
-            world.observed.on_record_at_end.setdefault(entity, {*database._effects(entity)})
+            effects = database._effects(entity)
+            world.observed.on_record_at_end.setdefault(entity, {*effects})
+            newer = {key for key, view in effects.items() if view.version > write.version}
+            world.observed.newer_than_end.setdefault(entity, newer)
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")

@@ -85,6 +85,7 @@ class Evidence:
         settled_by_person: keys of effects that a person has resolved.
         records_lost: whether the database has lost the records of attempts.
         on_record_at_end: keys of the effects that the fence had on record when their generation ended.
+        newer_than_end: keys of the effects that it had on record by a later order than that of the end.
         histories_lost: whether Temporal has lost the history of a run.
         tasks_lost: whether a workflow task was lost.
         performed_again: keys that the author's code has performed more than once; None = not known, or what the author
@@ -110,6 +111,7 @@ class Evidence:
     settled_by_person: Collection[str] = ()
     records_lost: bool = False
     on_record_at_end: Collection[str] = ()
+    newer_than_end: Collection[str] = ()
     histories_lost: bool = False
     tasks_lost: bool = False
     performed_again: Collection[str] | None = None

@@ -34,6 +34,7 @@ def evidence_of(world: World, entity: Entity) -> Evidence:
         settled_by_person=observed.settled_by_person,
         records_lost=observed.records_lost,
         on_record_at_end={key for each in rounds for key in observed.on_record_at_end[each]},
+        newer_than_end=observed.newer_than_end[entity],
         histories_lost=observed.histories_lost,
         tasks_lost=observed.tasks_lost,
         performed_again=None if observed.histories_lost else observed.performed_again,

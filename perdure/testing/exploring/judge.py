@@ -28,6 +28,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _results(evidence, key, results)
     for key, view in evidence.effects.items():
         yield from _on_record(evidence, key, view)
+    for key in evidence.newer_than_end:
+        yield Finding("ended over an effect", f"{key}: {evidence.effects[key].status}, ordered later than the end")
     yield from _moves(evidence)
     if evidence.received is not None:
         yield from _messages(evidence, evidence.received)

@@ -28,6 +28,7 @@ class Observed:
         skipped: states whose write came late, or was not answered.
         records_lost: whether the database has lost the records of attempts.
         on_record_at_end: keys of the effects of an entity that the fence had on record when it ended.
+        newer_than_end: keys of the effects of an entity that the fence had on record by a later order than its end.
         histories_lost: whether Temporal has lost the history of a run.
         tasks_lost: whether a workflow task was lost.
         from_record: whether a run has continued from the record.
@@ -46,6 +47,7 @@ class Observed:
         self.skipped: dict[Entity, set[str]] = defaultdict(set)
         self.records_lost: bool = False
         self.on_record_at_end: dict[Entity, set[str]] = defaultdict(set)
+        self.newer_than_end: dict[Entity, set[str]] = defaultdict(set)
         self.histories_lost: bool = False
         self.tasks_lost: bool = False
         self.from_record: bool = False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType
 
+from tests.apps import beside_end
 from tests.apps.contracts import Booking
 from tests.apps.straight import Straight, StraightInline, app
 from tests.deadline import DEADLINE
@@ -50,3 +51,16 @@ async def test_a_column_that_the_app_refuses_delays_no_outcome(world: World) -> 
     assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
     assert await world.db.fetchval("select state from booking") in ("pending", "doing")
     assert await world.db.fetchval("select count(distinct id) from perdure.behind") == 1
+
+
+@pytest.mark.world(beside_end.app)
+@pytest.mark.parametrize("lifecycle", [beside_end.InBranches, beside_end.InHandler])
+async def test_an_end_waits_for_an_effect_that_began_after_its_order(world: World, lifecycle: Any) -> None:
+    name = lifecycle.__temporal_workflow_definition.name
+    async with world.worker(beside_end.app):
+        await world.client.start(lifecycle, "a", name)
+        if lifecycle is beside_end.InHandler:
+            await world.client.signal(lifecycle, "a", "tell", name)
+        assert await world.ended(name, "a") == "over"
+    assert name in beside_end.MAILED
+    assert {each["status"] for each in await world.db.fetch("select status from perdure.effect")} == {"done"}

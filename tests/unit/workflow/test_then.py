@@ -126,6 +126,18 @@ class Beside(Lifecycle[Order, Step]):
         await first
 
 
+@workflow.defn(name="gathered-then")
+class Gathered(Lifecycle[Order, Step]):
+    """The end is ordered first."""
+
+    effects = (SEND, SEND_INLINE, OTHER)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        effect = SEND_INLINE if order.number == 2 else SEND
+        await asyncio.gather(self.perform(effect, order, then=Step.DONE), self.perform(OTHER, order))
+
+
 @workflow.defn(name="on-then")
 class On(Lifecycle[Order, Step]):
     effects = (SEND,)
@@ -220,6 +232,15 @@ async def test_an_end_is_not_committed_under_what_runs_beside_it() -> None:
     seen = await told(Beside, {SEND: [Slip()], OTHER: [InDoubt("hm"), After(timedelta(seconds=3), Slip())]})
     assert (seen.states, seen.end) == ([Step.GOING, Step.DONE], Step.DONE)
     assert (seen.calls(SEND), seen.calls(OTHER)) == (1, 2)
+    assert all(view.status is EffectStatus.DONE for view in seen.effects.values())
+
+
+@pytest.mark.parametrize("first", [NotDone("busy"), WorkerLost(), After(timedelta(seconds=5), NotDone("busy"))])
+@pytest.mark.parametrize("number", [1, 2], ids=["regular", "inline"])
+async def test_an_end_is_not_committed_under_a_branch_that_begins_after_its_order(number: int, first: Any) -> None:
+    effect = SEND_INLINE if number == 2 else SEND
+    seen = await rehearse(Gathered, Order(number=number), {effect: [Slip()], OTHER: [first, Slip()]})
+    assert (seen.states, seen.calls(OTHER)) == ([Step.DONE], 2)
     assert all(view.status is EffectStatus.DONE for view in seen.effects.values())
 
 
