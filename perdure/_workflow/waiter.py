@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NoReturn
 
 from temporalio import workflow
@@ -82,7 +82,7 @@ class Waiter:
         self._recorder.describe()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or run.state)
-        left, ends_at = seconds, None if seconds is None else workflow.now() + timedelta(seconds=seconds)
+        left, began = seconds, workflow.now()
         while True:
             in_time = await until(woken, left, summary)
             self.look()
@@ -99,8 +99,8 @@ class Waiter:
                 return True
             self._check_leave(cancellable)
             # Another branch has begun a call at the same moment, so the run is not left now.
-            if ends_at is not None:
-                left = max((ends_at - workflow.now()).total_seconds(), 0.001)
+            if seconds is not None:
+                left = max(seconds - (workflow.now() - began).total_seconds(), 0.001)
 
     async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
         """Wait for a condition, or a time; see `Lifecycle.wait_for`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
@@ -22,6 +22,8 @@ from perdure.testing.server_activities import (
 )
 from perdure.testing.server_agenda import ACTIVITY, TIMER, Agenda, Due
 from perdure.testing.server_ends import Answer, EndKind, RunEnd
+
+_END = datetime.max.replace(tzinfo=UTC)
 
 
 class UnsupportedCommand(Exception):
@@ -167,7 +169,8 @@ class Execution:
     def _start_timer(self, command: sdk.StartTimer) -> None:
         job = sdk.WorkflowActivationJob()
         job.fire_timer.seq = command.seq
-        at = self.now + command.start_to_fire_timeout.ToTimedelta()
+        # A wait until the end of all time, as a float of seconds, may end a moment later.
+        at = self.now + min(command.start_to_fire_timeout.ToTimedelta(), _END - self.now)
         self._timers[command.seq] = self.agenda.add(self.agenda.due(at, TIMER, job, 1))
 
     def _update_answered(self, response: sdk.UpdateResponse) -> None:
