@@ -13,6 +13,8 @@ from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
 
+STAYS_ALONE = "perdure: an end waits for effects that began behind another state"
+
 
 class Transitions:
     """Changes the state of one run.
@@ -101,6 +103,9 @@ class Transitions:
         again = self._run.may_have_left(state)
         while True:
             await self.until_open(state)
+            if self._is_beside(state):  # a handler has begun an effect while another state was being written
+                await self._until_alone(state)
+                continue
             before = self._run.standing  # a handler may have entered another state while the end waited
             if checked:
                 self._run.check_move(self._run.state, state)
@@ -152,6 +157,11 @@ class Transitions:
             return comes_back or run.has_passed(state)
         run.step_towards(state)
         return state == run.state or not run.leads_on(state)
+
+    def _is_beside(self, state: str) -> bool:
+        """Whether `state` is final, and an effect is under way."""
+        is_final = self._run.declared[state].final
+        return bool(is_final and self._run.effects.performances) and workflow.patched(STAYS_ALONE)
 
     async def _until_alone(self, state: str) -> None:
         """Before a final state, wait for the effects under way, and settle doubts that were left."""
