@@ -23,11 +23,12 @@ from perdure.testing.server_activities import Cancelled as Cancelled
 from perdure.testing.server_activities import Completed as Completed
 from perdure.testing.server_activities import Failed as Failed
 from perdure.testing.server_activities import TimedOut as TimedOut
+from perdure.testing.server_activities import UnderWay as UnderWay
 from perdure.testing.server_agenda import AT_ONCE, MESSAGE, When
 from perdure.testing.server_agenda import BLOCKED as BLOCKED
 from perdure.testing.server_ends import Answer as Answer
 from perdure.testing.server_ends import RunEnd as RunEnd
-from perdure.testing.server_execution import Execution
+from perdure.testing.server_execution import Execution, InFlight
 from perdure.testing.server_execution import UnsupportedCommand as UnsupportedCommand
 from perdure.testing.server_jobs import RunawayWorkflow as RunawayWorkflow
 from perdure.testing.server_jobs import WorkflowTaskFailed as WorkflowTaskFailed
@@ -39,10 +40,10 @@ class VirtualWorkflow:
     """One workflow execution and its virtual world.
 
     `on_activity` is awaited once for each activity, in the order in which they were scheduled, but for the local ones
-    of a workflow task first. It returns how the activity ends and how much virtual time that takes: retries are not
-    played, and time-outs end nothing by themselves. It may send messages and queries; it must not sleep. The server
-    suggests to a run to continue as new once its history has `continue_as_new_after` events, or
-    `continue_as_new_when` returns true at the beginning of a workflow task.
+    of a workflow task first. It returns how the activity ends and how much virtual time that takes, or that it is
+    under way. Retries are not played, and time-outs end nothing by themselves. It may send messages and queries; it
+    must not sleep. The server suggests to a run to continue as new once its history has `continue_as_new_after`
+    events, or `continue_as_new_when` returns true at the beginning of a workflow task.
 
     After `run` the workflow is put away. Inside `async with` it stays until the block ends: a blocked one
     can be sent more messages and run further, and one that ended can still be asked queries.
@@ -54,7 +55,7 @@ class VirtualWorkflow:
         args: Sequence[Any] = (),
         *,
         workflow_id: str,
-        on_activity: Callable[[ActivityCall], Awaitable[ActivityEnd]],
+        on_activity: Callable[[ActivityCall], Awaitable[ActivityEnd | UnderWay]],
         memo: Mapping[str, Any] | None = None,
         start: datetime = START,
         data_converter: DataConverter = pydantic_data_converter,
@@ -265,9 +266,19 @@ class VirtualWorkflow:
             call = flight.call
             if flight.due is not None:
                 continue  # cancelled in the breath that scheduled it: it never starts
-            end = await self._on_activity(call)
-            if not isinstance(end, ActivityEnd):
-                raise TypeError(f"on_activity gave {end!r} for {call.activity_type!r}, which is no end")
+            self._goes_on(flight, await self._on_activity(call))
+
+    def _goes_on(self, flight: InFlight, end: ActivityEnd | UnderWay) -> None:
+        if isinstance(end, UnderWay):
+            going = end
+
+            async def later() -> None:
+                self._goes_on(flight, await going.goes_on())
+
+            self.outside(later, after=end.after)
+        elif not isinstance(end, ActivityEnd):
+            raise TypeError(f"on_activity gave {end!r} for {flight.call.activity_type!r}, which is no end")
+        elif flight.due is None:  # else it was cancelled meanwhile
             self._execution.resolve(flight, end)
 
     async def _evict(self) -> None:

@@ -97,6 +97,14 @@ class Cancelled:
 ActivityEnd: TypeAlias = Completed | Failed | TimedOut | Cancelled
 
 
+@dataclass(frozen=True)
+class UnderWay:
+    """The activity works on: `goes_on` is called `after` this much virtual time, and returns how it ends."""
+
+    after: timedelta
+    goes_on: Callable[[], Awaitable[ActivityEnd | UnderWay]]
+
+
 def activity_call(command: ScheduleActivity | ScheduleLocalActivity, at: datetime, host: Host) -> ActivityCall:
     """Read one schedule command. A local activity has no heartbeat and runs on the workflow's own queue."""
 

@@ -17,7 +17,7 @@ from perdure._wire.writes import Store, Write
 from perdure.contracts.effects import Effect, Lookup
 from perdure.errors import StepFailed
 from perdure.testing.script import After, Contract, Late, NotPerformed, NotPickedUp, Script, ScriptError, WorkerLost
-from perdure.testing.server_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut
+from perdure.testing.server_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut, UnderWay
 
 _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""
@@ -25,6 +25,8 @@ _TAKEN_AGAIN = timedelta(seconds=1)
 """After a step that failed as an activity."""
 _NOW = timedelta(0)
 
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+"""Pause the work, until its time has passed."""
 Leave: TypeAlias = Callable[[timedelta], Awaitable[None]]
 """Work on in the background until so much time has passed for everybody else."""
 
@@ -35,6 +37,29 @@ class Vanished(BaseException):
     def __init__(self, progress: Any = None) -> None:
         super().__init__(progress)
         self.progress = progress
+
+
+class Work:
+    """The work on an activity, which pauses while time passes.
+
+    Attributes:
+        paused: set while it pauses.
+    """
+
+    def __init__(self) -> None:
+        self.paused = asyncio.Event()
+        self._goes_on = asyncio.Event()
+
+    async def pause(self) -> None:
+        """Pause, until the time has passed."""
+        self._goes_on.clear()
+        self.paused.set()
+        await self._goes_on.wait()
+
+    def resume(self) -> None:
+        """The time has passed."""
+        self.paused.clear()
+        self._goes_on.set()
 
 
 class RehearsalHost:
@@ -104,24 +129,34 @@ class Stage:
         self._outside = outside
         self._ahead = _NOW
         """How much of the call that is being played has passed."""
-        self._under_way: set[asyncio.Task[Report]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     def clock(self) -> datetime:
         """The time, as the store sees it."""
         return self._now() + self._ahead
 
-    async def play(self, call: ActivityCall) -> ActivityEnd:
+    async def play(self, call: ActivityCall) -> ActivityEnd | UnderWay:
         """How an activity ends, and when.
 
         Raises:
             ScriptError: it was called past the end of its script.
         """
+        if call.activity_type == WRITE:
+            [write] = call.args([Write])
+            return Completed(await keep(write, self.store, 0))
+        work = Work()
+        task = asyncio.ensure_future(self._perform(self._contracts[call.activity_type], call, work.pause))
+        self._under_way.add(task)
+        return await self._until_it_pauses(task, work)
+
+    async def _until_it_pauses(self, task: asyncio.Task[ActivityEnd], work: Work) -> ActivityEnd | UnderWay:
         self._ahead = _NOW
+        work.resume()
         try:
-            if call.activity_type == WRITE:
-                [write] = call.args([Write])
-                return Completed(await keep(write, self.store, 0))
-            return await self._perform(self._contracts[call.activity_type], call)
+            if not await _first(task, work.paused):
+                return UnderWay(self._ahead, lambda: self._until_it_pauses(task, work))
+            self._under_way.discard(task)
+            return task.result()
         except NotPerformed as ended:
             raise ScriptError(str(ended)) from None
         finally:
@@ -138,10 +173,10 @@ class Stage:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _perform(self, contract: Contract, call: ActivityCall) -> ActivityEnd:
+    async def _perform(self, contract: Contract, call: ActivityCall, pause: Pause) -> ActivityEnd:
         while True:
             try:
-                return await self._execute(contract, call)
+                return await self._execute(contract, call, pause)
             except StepFailed as failed:
                 if call.is_local:
                     return Failed(ApplicationError(str(failed), type=StepFailed.__name__), self._ahead)
@@ -153,7 +188,7 @@ class Stage:
                 return TimedOut(TimeoutType.HEARTBEAT, self._ahead + (call.heartbeat_timeout or _NOW), progress)
             self._ahead += _MISSED_AFTER
 
-    async def _execute(self, contract: Contract, call: ActivityCall) -> ActivityEnd:
+    async def _execute(self, contract: Contract, call: ActivityCall, pause: Pause) -> ActivityEnd:
         """One execution by one worker.
 
         Raises:
@@ -179,19 +214,19 @@ class Stage:
             gone.set()
             await back
 
-        task = asyncio.ensure_future(self._report(contract, call, leave))
+        task = asyncio.ensure_future(self._report(contract, call, pause, leave))
         self._under_way.add(task)
         if await _first(task, gone):
             self._under_way.discard(task)
             return Completed(task.result(), self._ahead)
         raise Vanished
 
-    async def _report(self, contract: Contract, call: ActivityCall, leave: Leave) -> Report:
+    async def _report(self, contract: Contract, call: ActivityCall, pause: Pause, leave: Leave) -> Report:
         async def body(given: Any, about: Any) -> Any:
             key, number = _whose(contract, about)
             entry = self._script.take(contract, key, number)
             self.calls[contract].append(Call(key, number, given))
-            return await self._act(entry, given, about, leave)
+            return await self._act(entry, given, about, pause, leave)
 
         if isinstance(contract, Effect):
             [order] = call.args([AttemptOrder])
@@ -202,14 +237,15 @@ class Stage:
         [step] = call.args([StepOrder])
         return await take(contract, body, step, self.store, RehearsalHost(self.clock))
 
-    async def _act(self, entry: Any, given: Any, about: Any, leave: Leave) -> Any:
+    async def _act(self, entry: Any, given: Any, about: Any, pause: Pause, leave: Leave) -> Any:
         match entry:
             case After(duration, what):
                 self._ahead += duration
-                return await self._act(what, given, about, leave)
+                await pause()
+                return await self._act(what, given, about, pause, leave)
             case Late(what, after):
                 await leave(after)
-                return await self._act(what, given, about, leave)
+                return await self._act(what, given, about, _go_on, leave)
             case WorkerLost(progress=progress):
                 raise Vanished(progress)
             case Exception():
@@ -227,9 +263,13 @@ def _whose(contract: Contract, about: Any) -> tuple[str, int]:
     return (about.key, about.attempts) if isinstance(contract, Lookup) else (str(about.entity), 1)
 
 
-async def _first(task: asyncio.Task[Report], gone: asyncio.Event) -> bool:
-    """Whether the task ended, rather than that its worker is gone."""
-    waiting = asyncio.ensure_future(gone.wait())
+async def _go_on() -> None:
+    """Work without pauses: nobody waits for it any more."""
+
+
+async def _first(task: asyncio.Task[Any], event: asyncio.Event) -> bool:
+    """Whether the task ended, rather than that the event came."""
+    waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     return task.done()

@@ -138,6 +138,21 @@ class Gathered(Lifecycle[Order, Step]):
         await asyncio.gather(self.perform(effect, order, then=Step.DONE), self.perform(OTHER, order))
 
 
+@workflow.defn(name="handled-then")
+class Handled(Lifecycle[Order, Step]):
+    """The handler of a message begins its effect after the end is ordered."""
+
+    effects = (SEND, OTHER)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.perform(SEND, order, then=Step.DONE)
+
+    @workflow.signal
+    async def tell(self, order: Order) -> None:
+        await self.perform(OTHER, order)
+
+
 @workflow.defn(name="on-then")
 class On(Lifecycle[Order, Step]):
     effects = (SEND,)
@@ -242,6 +257,13 @@ async def test_an_end_is_not_committed_under_a_branch_that_begins_after_its_orde
     seen = await rehearse(Gathered, Order(number=number), {effect: [Slip()], OTHER: [first, Slip()]})
     assert (seen.states, seen.calls(OTHER)) == ([Step.DONE], 2)
     assert all(view.status is EffectStatus.DONE for view in seen.effects.values())
+
+
+async def test_an_end_is_not_committed_under_a_handler_that_begins_after_its_order() -> None:
+    script = {SEND: [After(timedelta(seconds=3), Slip())], OTHER: [NotDone("busy", retry_after=timedelta(9)), Slip()]}
+    seen = await rehearse(Handled, Order(), script, messages=[At(timedelta(seconds=1), "tell", Order())])
+    assert (seen.states, seen.calls(OTHER)) == ([Step.DONE], 2)
+    assert seen.took > timedelta(9)
 
 
 async def test_a_state_on_the_way_is_on_record_with_what_the_lifecycle_remembers() -> None:
