@@ -53,9 +53,9 @@ class Once(Lifecycle[Booking, Way]):
 async def test_an_attempt_whose_worker_has_not_the_key_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     unread, execute = iter(range(3)), Stage._execute
 
-    async def by_a_worker_without(stage: Stage, contract: Any, call: Any) -> Any:
+    async def by_a_worker_without(stage: Stage, contract: Any, call: Any, pause: Any) -> Any:
         if contract is not ONCE or next(unread, None) is None:
-            return await execute(stage, contract, call)
+            return await execute(stage, contract, call, pause)
         error = ApplicationError("Failed decoding arguments")  # as the SDK says it
         error.__cause__ = UnknownKey("it is encrypted with the key 'b', and this process has a")
         return Failed(error)

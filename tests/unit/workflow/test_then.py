@@ -260,7 +260,8 @@ async def test_an_end_is_not_committed_under_a_branch_that_begins_after_its_orde
 
 
 async def test_an_end_is_not_committed_under_a_handler_that_begins_after_its_order() -> None:
-    script = {SEND: [After(timedelta(seconds=3), Slip())], OTHER: [NotDone("busy", retry_after=timedelta(9)), Slip()]}
+    busy = NotDone("busy", retry_after=timedelta(9))
+    script: dict[Any, list[Any]] = {SEND: [After(timedelta(seconds=3), Slip())], OTHER: [busy, Slip()]}
     seen = await rehearse(Handled, Order(), script, messages=[At(timedelta(seconds=1), "tell", Order())])
     assert (seen.states, seen.calls(OTHER)) == ([Step.DONE], 2)
     assert seen.took > timedelta(9)
