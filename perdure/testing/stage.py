@@ -47,7 +47,7 @@ class Work:
     """
 
     def __init__(self) -> None:
-        self.paused = asyncio.Event()
+        self.paused: asyncio.Event = asyncio.Event()
         self._goes_on = asyncio.Event()
 
     async def pause(self) -> None:
