@@ -1,4 +1,5 @@
-"""Refuses lifecycles whose code reads the clock, draws random numbers, does I/O or keeps globals, before a worker runs.
+"""Refuses lifecycles whose code reads the clock, draws random numbers, does I/O, keeps globals, or forgets an await,
+before a worker runs.
 
 Temporal executes a workflow's code again from its history, so that code must do the same each time. This reads the
 source of a lifecycle's methods and of the functions that they call, and names file, line and the deterministic call to
@@ -22,6 +23,7 @@ from typing import Any
 
 from temporalio.worker.workflow_sandbox import SandboxMatcher, SandboxRestrictions
 
+from perdure._worker.awaits import not_awaited
 from perdure.errors import DeclarationError
 
 _LIBRARIES = ("aiohttp", "asyncpg", "boto3", "httpx", "psycopg", "redis", "requests", "urllib3")
@@ -62,7 +64,8 @@ def check(lifecycle: type[Any]) -> None:
     """Read a lifecycle's code, and the functions that it calls.
 
     Raises:
-        DeclarationError: the code is not deterministic. The message names file, line and the replacement.
+        DeclarationError: the code is not deterministic, or calls a coroutine of the lifecycle without `await`. The
+            message names file, line and the replacement.
         Unreadable: the source is missing.
     """
     own = [each for each in lifecycle.__mro__ if not _is_library(each.__module__)]
@@ -80,6 +83,9 @@ def check(lifecycle: type[Any]) -> None:
         reading = _Reading(function, owner)
         for finding in reading.findings():
             raise DeclarationError(f"{lifecycle.__name__} is not deterministic: {finding}")
+        if owner in own:
+            for finding in reading.not_awaited(lifecycle):
+                raise DeclarationError(f"{lifecycle.__name__} forgets an await: {finding}")
         waiting.extend(reading.called())
 
 
@@ -119,6 +125,12 @@ class _Reading:
                     yield self._found(node, ".".join(path).removeprefix("__builtins__."), _instead(path))
             if (kept := self._kept(node)) is not None:
                 yield self._found(node, f"{kept} is changed, which is shared by all runs of a worker", _GLOBAL)
+
+    def not_awaited(self, lifecycle: type[Any]) -> Iterator[str]:
+        """The calls of the lifecycle's own coroutines that nobody awaits."""
+        for call in not_awaited(self._nodes, lifecycle):
+            name = ast.unparse(call.func)
+            yield self._found(call, f"{name}(...) never runs", f"write `await {name}(...)`")
 
     def called(self) -> Iterator[tuple[types.FunctionType, type[Any] | None]]:
         """The functions of the application, and the methods of classes, that the function names."""

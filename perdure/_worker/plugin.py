@@ -333,7 +333,7 @@ def _is_read(lifecycle: type[Lifecycle[Any, Any]]) -> bool:
     deterministic.
 
     Raises:
-        DeclarationError: the code is not deterministic.
+        DeclarationError: the code is not deterministic, or forgets an await.
     """
     if not temporalio.workflow._Definition.must_from_class(lifecycle).sandboxed:
         return True

@@ -7,6 +7,7 @@ import random
 import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,17 +16,23 @@ from temporalio import workflow
 from perdure import App, Lifecycle, PerdurePlugin
 from perdure._worker.determinism import Unreadable, check
 from perdure.errors import DeclarationError
-from tests.apps import irregular
+from tests.apps import irregular, unawaited
 from tests.apps.irregular import Stage
 from tests.apps.stepping import app as stepping
 
-LINES = inspect.getsource(irregular).splitlines()
 BY_WAY_OF = {"Indirect": "_second", "AModel": "Watch"}
-IRREGULAR = [
-    each
-    for each in vars(irregular).values()
-    if isinstance(each, type) and issubclass(each, Lifecycle) and each is not Lifecycle
-]
+
+
+def lifecycles_of(module: ModuleType) -> list[type[Lifecycle[Any, Any]]]:
+    """The lifecycles that a module defines."""
+    return [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, Lifecycle) and each is not Lifecycle
+    ]
+
+
+IRREGULAR = lifecycles_of(irregular)
 
 
 def test_there_are_more_than_twenty() -> None:
@@ -35,12 +42,36 @@ def test_there_are_more_than_twenty() -> None:
 @pytest.mark.parametrize("lifecycle", IRREGULAR, ids=lambda each: each.__name__)
 def test_the_line_and_what_to_use_instead_are_named(lifecycle: type[Lifecycle[Any, Any]]) -> None:
     holder = getattr(irregular, BY_WAY_OF.get(lifecycle.__name__, lifecycle.__name__))
-    text, first = inspect.getsourcelines(holder)
-    [(number, line)] = [(first + at, line) for at, line in enumerate(text) if "# refused: " in line]
+    where, instead = refused_line(holder)
     with pytest.raises(DeclarationError) as refused:
         check(lifecycle)
-    assert f"{lifecycle.__name__} is not deterministic: {irregular.__file__}:{number}: " in str(refused.value)
-    assert line.partition("# refused: ")[2].partition("  #")[0].strip() in str(refused.value)
+    assert f"{lifecycle.__name__} is not deterministic: {where}: " in str(refused.value)
+    assert instead in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "lifecycle",
+    [each for each in lifecycles_of(unawaited) if each is not unawaited.Awaits],
+    ids=lambda each: each.__name__,
+)
+def test_a_forgotten_await_is_refused_with_its_line(lifecycle: type[Lifecycle[Any, Any]]) -> None:
+    where, instead = refused_line(lifecycle)
+    with pytest.raises(DeclarationError) as refused:
+        check(lifecycle)
+    assert f"{lifecycle.__name__} forgets an await: {where}: " in str(refused.value)
+    assert instead in str(refused.value)
+
+
+def test_a_coroutine_that_is_awaited_later_is_not_refused() -> None:
+    check(unawaited.Awaits)
+
+
+def refused_line(holder: Any) -> tuple[str, str]:
+    """File and line of the code that is refused, and what to use instead, by the comment there."""
+    text, first = inspect.getsourcelines(holder)
+    [(number, line)] = [(first + at, line) for at, line in enumerate(text) if "# refused: " in line]
+    instead = line.partition("# refused: ")[2].partition("  #")[0].strip()
+    return f"{inspect.getsourcefile(holder)}:{number}", instead
 
 
 RATES = {"book": 7}
