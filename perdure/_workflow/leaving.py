@@ -7,8 +7,11 @@ continues without it. So `asyncio.gather`, task groups and time-outs around the 
 from __future__ import annotations
 
 import asyncio
+import sys
+import traceback
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from pathlib import PurePath
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from temporalio import workflow
@@ -19,6 +22,7 @@ from perdure.errors import DeclarationError
 
 T = TypeVar("T")
 
+_NOT_OF_THE_AUTHOR = ("perdure", "temporalio", *sys.stdlib_module_names)
 STAYS_LEFT = "perdure: a branch that is left continues for no cancellation"
 
 
@@ -213,8 +217,23 @@ def reason_of(error: BaseException) -> Leave:
         raise DeclarationError("the lifecycle's code raised a TimeoutError that it did not catch") from error
     if isinstance(error, Exception):
         raise error
+    if type(error).__name__ == "_InterruptDeadlockError":  # the SDK's, which is not public
+        raise DeclarationError(
+            f"Temporal interrupted the lifecycle's code{_place(error)}, which ran too long without waiting: it loops "
+            "for ever, or makes a blocking call"
+        ) from error
     # The SDK does not handle it: the workflow would stand still without a sign.
     raise DeclarationError(f"the lifecycle's code raised {type(error).__name__}, which is no Exception") from error
+
+
+def _place(error: BaseException) -> str:
+    """The author's line in the traceback."""
+    lines = [
+        f" at {PurePath(frame.f_code.co_filename).name}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_OF_THE_AUTHOR
+    ]
+    return lines[-1] if lines else ""
 
 
 def fail(message: str, kind: str) -> NoReturn:

@@ -136,6 +136,7 @@ async def rehearse(
             messages are left over, or a message handler waits for ever after the lifecycle has ended.
         InvalidInput: `given` does not fit the lifecycle's input type, or has too many bytes. A signal that
             `Client.signal` would refuse is a ScriptError.
+        RunawayWorkflow: workflow code ran for ten seconds of processor time without waiting. The message has the place.
         Exception: the exception of a bug in workflow code. A server would repeat the workflow task until it is fixed.
     """
     entity = Entity(name_of(lifecycle), entity_id)

@@ -30,8 +30,8 @@ from perdure.testing.server_ends import Answer as Answer
 from perdure.testing.server_ends import RunEnd as RunEnd
 from perdure.testing.server_execution import Execution, InFlight
 from perdure.testing.server_execution import UnsupportedCommand as UnsupportedCommand
-from perdure.testing.server_jobs import RunawayWorkflow as RunawayWorkflow
 from perdure.testing.server_jobs import WorkflowTaskFailed as WorkflowTaskFailed
+from perdure.testing.server_watch import RunawayWorkflow as RunawayWorkflow
 
 START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 

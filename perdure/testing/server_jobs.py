@@ -40,6 +40,7 @@ from temporalio.worker._workflow_instance import (
 )
 
 from perdure._workflow.waiter import RECORDED_FIRST
+from perdure.testing.server_watch import watched
 
 _T = TypeVar("_T")
 
@@ -72,10 +73,6 @@ class WorkflowTaskFailed(Exception):
     """
 
 
-class RunawayWorkflow(Exception):
-    """The workflow was still going after `max_activations`; most likely it loops without waiting."""
-
-
 class Run:
     """One run: the SDK's instance, and a history that is counted but not kept. Needs a running loop."""
 
@@ -88,7 +85,7 @@ class Run:
     async def activate(
         self, jobs: Sequence[WorkflowActivationJob], events: int | None, now: datetime, *, suggest: bool = False
     ) -> Sequence[WorkflowCommand]:
-        """Hand over `jobs` and return the workflow's commands. Raises `WorkflowTaskFailed`.
+        """Hand over `jobs` and return the workflow's commands. Raises `WorkflowTaskFailed` and `RunawayWorkflow`.
 
         `events` is how many events brought the jobs; `None` if they belong to the workflow task before.
         `suggest` to continue as new, however short the history is.
@@ -188,7 +185,7 @@ async def _outside_any_task(step: Callable[[], _T]) -> _T:
         if done.cancelled():
             return
         try:
-            done.set_result(step())
+            done.set_result(watched(step))
         except BaseException as error:
             done.set_exception(error)
         finally:

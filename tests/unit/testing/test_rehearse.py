@@ -46,8 +46,10 @@ from perdure.testing import (
     WhenParked,
     WorkerLost,
     rehearse,
+    server_watch,
 )
-from tests.apps import bookings
+from perdure.testing.server_watch import RunawayWorkflow
+from tests.apps import bookings, endless
 from tests.apps.bookings import Count, Counter, Marching, Open, Pace, Way
 from tests.apps.contracts import INLINE, MARCH, REGULAR, Booking, March, Marched, Ticket
 
@@ -318,6 +320,14 @@ async def test_a_bug_in_workflow_code_is_raised_as_it_is(where: str) -> None:
     with pytest.raises(Broken) as caught:
         await rehearse(Buggy, where, {}, messages=[] if where == "run" else [At(timedelta(minutes=1), where)])
     assert caught.value is BUG
+
+
+async def test_a_loop_that_never_waits_ends_the_rehearsal_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_watch, "LONGEST", 0.5)
+    with pytest.raises(
+        RunawayWorkflow, match=r"too long without waiting(.|\n)*await self.wait_until\(self.started_at\)"
+    ):
+        await rehearse(endless.Endless, "x", {})
 
 
 async def test_calls_that_never_happened_are_an_error() -> None:
