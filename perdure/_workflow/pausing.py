@@ -16,6 +16,7 @@ from perdure._workflow.arguments import answer_of
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.leaving import Cancelled
+from perdure._workflow.reading import LOOK
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
 from perdure.contracts.dumping import dump, load
@@ -113,6 +114,7 @@ class Pauses(Generic[In, Out]):
             Cancelled: the end was requested. A doubt is settled first.
         """
         record, now = self._record, workflow.now()
+        next_step = "next step" if record.known.effect.too_large is None else f"{LOOK} it fits"
         expires_at = None if record.known.effect.status is EffectStatus.DONE else self.expires_at
         end = now + pause if expires_at is None else min(now + pause, expires_at)
         if not self._has_paused and record.left.next_at is not None:
@@ -126,7 +128,7 @@ class Pauses(Generic[In, Out]):
                 self._is_woken,
                 cancellable=not record.in_doubt,
                 moves=lambda: not self._stops,
-                summary=markdown(f"{record.slot}{self._so_far()}: next step"),
+                summary=markdown(f"{record.slot}{self._so_far()}: {next_step}"),
             )
         except Cancelled:
             waits_for_receipt = record.known.effect.too_large is not None

@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 LOOKS_AGAIN = timedelta(seconds=10), timedelta(hours=1)
 """The first and the longest pause of a run that stands still, before it tries to read the record again."""
+LOOK = "looks again whether"
+"""In the summary of the timers of these pauses. Only another code, or a person, makes such a look succeed."""
 
 
 class Unreadable(Leave):
@@ -77,7 +79,7 @@ async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, unreada
         if not await until(
             lambda: standstill.looks or run.requests.ending or waiter.over is not None,
             pause.total_seconds(),
-            "looks again whether it can be read",
+            f"{LOOK} it can be read",
         ):
             pause = min(2 * pause, longest)
         if waiter.over is not None:

@@ -110,7 +110,8 @@ async def rehearse(
     start: datetime = START,
     seed: int = 0,
 ) -> Rehearsal[S]:
-    """Run a lifecycle until it ends, or until no further event can happen.
+    """Run a lifecycle until it ends, or until no further event can happen. A run that waits for other code, as one that
+    can't read a receipt, has no further event but messages.
 
     Pauses, back-off, time-outs and `asyncio.sleep` take no time.
 
@@ -236,9 +237,10 @@ async def _run(server: VirtualWorkflow, bugs: Bugs) -> RunEnd:
 def _check_left(unused: dict[Contract, list[Any]], answers: Sequence[Answered], status: LifecycleStatus) -> None:
     left = [f"{contract!r}: {len(entries)} of its calls, next {entries[0]!r}" for contract, entries in unused.items()]
     left += [f"the message {each.name!r}" for each in answers if each.how == "waiting"]
+    attention = f" ({status.attention})" if status.attention else ""
     if left:
         raise ScriptError(
-            f"never happened: {'; '.join(left)}. It stands in state {status.state!r}. "
+            f"never happened: {'; '.join(left)}. It stands in state {status.state!r}{attention}. "
             "Leave them out, or pass allow_unused=True"
         )
 

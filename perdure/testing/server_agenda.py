@@ -25,7 +25,7 @@ class Due:
     """A job, or something outside of the workflow, and its moment.
 
     `events`: how many a job adds to the history, `None` if it makes no new task. What has a `label` is meant
-    for the workflow, the rest for one run.
+    for the workflow, the rest for one run. `is_look`: the timer of a run that stands still until its code is replaced.
     """
 
     at: datetime
@@ -36,6 +36,7 @@ class Due:
     label: str = field(compare=False, default="")
     outside: Callable[[], Awaitable[None]] | None = field(compare=False, default=None)
     dropped: bool = field(compare=False, default=False)
+    is_look: bool = field(compare=False, default=False)
 
 
 class Agenda:
@@ -46,6 +47,8 @@ class Agenda:
         self._queue: list[Due] = []
         self._conditional: list[tuple[Condition, Due]] = []
         self._when_blocked: list[Due] = []
+        self._has_looked = False
+        """Whether a look was the last event, the activities left aside: another one would find the same."""
 
     def due(
         self,
@@ -77,11 +80,16 @@ class Agenda:
                 self._conditional.remove((condition, due))
                 due.at = now
                 heapq.heappush(self._queue, due)
-        while self._queue:
-            due = heapq.heappop(self._queue)
-            if not due.dropped:
-                return due
-        return self._when_blocked.pop(0) if self._when_blocked else None
+        self._queue = [due for due in self._queue if not due.dropped]
+        heapq.heapify(self._queue)
+        if self._queue and not (self._has_looked and all(due.is_look for due in self._queue)):
+            return self._taken(heapq.heappop(self._queue))
+        return self._taken(self._when_blocked.pop(0)) if self._when_blocked else None
+
+    def _taken(self, due: Due) -> Due:
+        if due.rank != ACTIVITY:
+            self._has_looked = due.is_look
+        return due
 
     def take_with_start(self) -> list[Due]:
         """Take out what goes along with the start of a run. A query can't: it is asked right after."""

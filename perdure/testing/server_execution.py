@@ -10,6 +10,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import TimeoutType
 
+from perdure._workflow.reading import LOOK
 from perdure.testing import server_jobs as sdk
 from perdure.testing.server_activities import (
     ActivityCall,
@@ -123,7 +124,7 @@ class Execution:
             case "request_cancel_local_activity":
                 self._cancel_activity(command.request_cancel_local_activity.seq)
             case "start_timer":
-                self._start_timer(command.start_timer)
+                self._start_timer(command.start_timer, LOOK.encode() in command.user_metadata.summary.data)
             case "cancel_timer":
                 self._timers[command.cancel_timer.seq].dropped = True
             case "update_response":
@@ -166,12 +167,14 @@ class Execution:
             assert flight.due is not None
             flight.due.events = None  # core answers this within the workflow task, without the server
 
-    def _start_timer(self, command: sdk.StartTimer) -> None:
+    def _start_timer(self, command: sdk.StartTimer, is_look: bool) -> None:
         job = sdk.WorkflowActivationJob()
         job.fire_timer.seq = command.seq
         # A wait until the end of all time, as a float of seconds, may end a moment later.
         at = self.now + min(command.start_to_fire_timeout.ToTimedelta(), _END - self.now)
-        self._timers[command.seq] = self.agenda.add(self.agenda.due(at, TIMER, job, 1))
+        due = self._timers[command.seq] = self.agenda.due(at, TIMER, job, 1)
+        due.is_look = is_look
+        self.agenda.add(due)
 
     def _update_answered(self, response: sdk.UpdateResponse) -> None:
         answer = self.answers[response.protocol_instance_id]
