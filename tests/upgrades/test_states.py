@@ -98,6 +98,18 @@ async def test_a_renamed_state_is_the_one_that_a_later_run_began_in(world: World
     assert await entity.failures() == 0
 
 
+@row("lifecycle renamed", "lifecycle removed")
+async def test_an_open_one_whose_name_no_worker_has_fails_until_a_worker_has_it_again(entity: EditedEntity) -> None:
+    async with entity.worker(states.OneMore):
+        await entity.start()
+    async with entity.worker(states.Walk):  # it has another name
+        await entity.go()
+        await entity.world.until(entity.failures, "its task fails")
+        assert (await entity.client.status(PARCEL, "a")).attention is None
+    async with entity.worker(states.OneMore):
+        assert await entity.end() == "done"
+
+
 @row("`within`", "`mirror` added")
 async def test_within_and_the_mirrors_column_count_from_the_next_write_on(entity: EditedEntity) -> None:
     await entity.world.db.execute("insert into booking (id) values ('a')")
