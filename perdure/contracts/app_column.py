@@ -10,6 +10,8 @@ class AppColumn:
     """A column of the app's own table that shows the lifecycle's state.
 
     Until the run enters a state, it has what the app wrote. A restart shows the first state, once it is delivered.
+    Several lifecycles may have the same column, if no row belongs to two of them: two entities with the same id would
+    overwrite each other's state there.
 
     Args:
         table: name of the table, with its schema if the schema is not on the search path.
