@@ -10,14 +10,12 @@ from temporalio import workflow
 from perdure._wire.orders import Report
 from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure._workflow.effect_record import EffectRecord
-from perdure._workflow.leaving import until
-from perdure._workflow.ordering import others_are_ready
+from perdure._workflow.ordering import let_others_begin
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import DeclarationError
 
-OTHERS_BEGIN_FIRST = "perdure: other branches begin before an end is ordered"
 SHOWN_FIRST = "perdure: the state of an attempt is shown before it is written again"
 
 
@@ -69,13 +67,9 @@ class AttemptMoves:
             self._run.check_move(origin, self._then)
 
     async def until_others_begin(self) -> None:
-        """Before an attempt whose outcome may end the entity, let the branches that are about to perform effects begin
-        them, as those of a `gather` do: the end has to wait for them."""
-        then = self._then
-        if then is None or not self._run.declared[then].final or not others_are_ready():
-            return
-        if workflow.patched(OTHERS_BEGIN_FIRST):
-            await until(lambda: True)
+        """Before an attempt whose outcome may end the entity, let other branches begin their effects."""
+        if self._then is not None and self._run.declared[self._then].final:
+            await let_others_begin()
 
     def begin(self) -> Move | None:
         """Show the state of the next attempt. Returns the move to commit with its record; None = it makes none.

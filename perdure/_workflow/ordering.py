@@ -1,4 +1,4 @@
-"""Gives the tasks of a run hashes that a replay repeats.
+"""The order in which the code of a run continues. Gives its tasks hashes that a replay repeats.
 
 `asyncio.TaskGroup` and `asyncio.wait` keep their tasks in sets. The order of a set depends on the hashes of its
 members, and that of a task is its address in memory: a replay could cancel the branches of a task group in another
@@ -12,6 +12,12 @@ from collections.abc import Coroutine
 from contextvars import Context
 from itertools import count
 from typing import Any, Self
+
+from temporalio import workflow
+
+from perdure._workflow.leaving import until
+
+OTHERS_BEGIN_FIRST = "perdure: other branches begin before an end is ordered"
 
 
 class _Numbered(asyncio.Task[Any]):
@@ -57,6 +63,13 @@ def order_tasks(loop: Any) -> None:
     loop.create_task = create_task
 
 
-def others_are_ready() -> bool:
+async def let_others_begin() -> None:
+    """Before an end is ordered, let the branches that are about to perform effects begin them, as those of a `gather`
+    do: the end has to wait for them."""
+    if _others_are_ready() and workflow.patched(OTHERS_BEGIN_FIRST):
+        await until(lambda: True)
+
+
+def _others_are_ready() -> bool:
     """Whether other code of the run continues before the run waits: no, if the SDK keeps that elsewhere."""
     return bool(getattr(asyncio.get_running_loop(), "_ready", ()))

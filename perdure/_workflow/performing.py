@@ -49,6 +49,7 @@ Out = TypeVar("Out")
 
 
 ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
+AWAITS_END = "perdure: a performance waits for an end that is being written"
 BARS_ENDS = "perdure: an end that was ordered before a performance is barred"
 TAKES_OVER = "perdure: a performance goes on from what has settled its doubt"
 
@@ -217,9 +218,11 @@ class Performance(Generic[In, Out]):
         self.take_back()
 
     async def _until_open(self) -> None:
-        """Before a performance that enters a state, wait for an end that is being written."""
+        """Wait for an end that is being written. If it is refused, the effect is performed; else it comes too late."""
         if (state := self._entering or self._then) is not None:
             await self._transitions.until_open(state)
+        elif self._transitions.ending and workflow.patched(AWAITS_END):
+            await self._transitions.until_decided()
 
     async def _perform(self) -> Done[Out] | NotPerformed:
         effects = self._run.effects

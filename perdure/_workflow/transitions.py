@@ -8,6 +8,7 @@ from functools import partial
 from temporalio import workflow
 
 from perdure._workflow.leaving import Cancelled, Overtaken, in_handler
+from perdure._workflow.ordering import let_others_begin
 from perdure._workflow.reading import read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
@@ -62,8 +63,8 @@ class Transitions:
         return self.moving and self._run.final
 
     async def until_decided(self) -> None:
-        """Before an update is handled, wait for an end that is being written. For another move it does not wait: that
-        one waits as long as PostgreSQL is away.
+        """Before an update is handled, or an effect performed, wait for an end that is being written. It does not wait
+        for another move, since that one waits as long as PostgreSQL is away.
 
         Raises:
             Overtaken: the entity has ended.
@@ -166,6 +167,7 @@ class Transitions:
     async def _until_alone(self, state: str) -> None:
         """Before a final state, wait for the effects under way, and settle doubts that were left."""
         if self._run.declared[state].final:
+            await let_others_begin()
             while self._run.effects.performances:
                 # Effects note by themselves whether they bring the run further: a branch may only catch up.
                 await self._waiter.pause(None, lambda: not self._run.effects.performances, moves=lambda: False)

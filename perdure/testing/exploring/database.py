@@ -140,7 +140,8 @@ class Connection:
             entity = Entity(write.lifecycle, write.id, write.generation)
             effects = database._effects(entity)
             world.observed.on_record_at_end.setdefault(entity, {*effects})
-            newer = {key for key, view in effects.items() if view.version > write.version}
+            own = None if write.fence is None else write.fence.key  # an attempt of later may be under way as well
+            newer = {key for key, view in effects.items() if view.version > write.version and key != own}
             world.observed.newer_than_end.setdefault(entity, newer)
         await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():

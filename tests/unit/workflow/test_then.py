@@ -138,6 +138,17 @@ class Gathered(Lifecycle[Order, Step]):
         await asyncio.gather(self.perform(effect, order, then=Step.DONE), self.perform(OTHER, order))
 
 
+@workflow.defn(name="gathered-end")
+class Ends(Lifecycle[Order, Step]):
+    """The end is entered first."""
+
+    effects = (OTHER,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await asyncio.gather(self.enter(Step.DONE), self.perform(OTHER, order))
+
+
 @workflow.defn(name="handled-then")
 class Handled(Lifecycle[Order, Step]):
     """The handler of a message begins its effect after the end is ordered."""
@@ -255,6 +266,12 @@ async def test_an_end_is_not_committed_under_what_runs_beside_it() -> None:
 async def test_an_end_is_not_committed_under_a_branch_that_begins_after_its_order(number: int, first: Any) -> None:
     effect = SEND_INLINE if number == 2 else SEND
     seen = await rehearse(Gathered, Order(number=number), {effect: [Slip()], OTHER: [first, Slip()]})
+    assert (seen.states, seen.calls(OTHER)) == ([Step.DONE], 2)
+    assert all(view.status is EffectStatus.DONE for view in seen.effects.values())
+
+
+async def test_an_end_waits_for_a_branch_that_is_about_to_begin_an_effect() -> None:
+    seen = await rehearse(Ends, Order(), {OTHER: [NotDone("busy"), Slip()]})
     assert (seen.states, seen.calls(OTHER)) == ([Step.DONE], 2)
     assert all(view.status is EffectStatus.DONE for view in seen.effects.values())
 
