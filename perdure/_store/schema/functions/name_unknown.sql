@@ -1,13 +1,15 @@
--- The name of a lifecycle, or of its signal, as part of a sentence, with the most similar name that a running worker has.
+-- The name of a lifecycle, or of its signal, as part of a sentence, with the most similar other name that a worker has.
+-- A worker that has ended is on record for a while, and may be the last one that had this name.
 create or replace function perdure.name_unknown(lifecycle text, signal text) returns text
 language plpgsql stable set search_path = perdure, pg_temp as $$
 declare
-    live relay[] := array(select r from relay r where r.seen_at > clock_timestamp() - interval '1 minute');
     near text := case when signal is null
-        then nearest(name_unknown.lifecycle, (select array_agg(distinct l) from unnest(live) r, unnest(r.lifecycles) l))
+        then nearest(name_unknown.lifecycle, (
+            select array_agg(distinct l) from relay r, unnest(r.lifecycles) l where l <> name_unknown.lifecycle))
         else nearest(signal, (
             select array_agg(distinct substr(s, length(name_unknown.lifecycle) + 2))
-            from unnest(live) r, unnest(r.signals) s where starts_with(s, name_unknown.lifecycle || '.')))
+            from relay r, unnest(r.signals) s
+            where starts_with(s, name_unknown.lifecycle || '.') and s <> name_unknown.lifecycle || '.' || signal))
         end;
 begin
     return case when signal is null then format('a lifecycle named %L', name_unknown.lifecycle)
