@@ -30,6 +30,7 @@ async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_th
     async with entity.worker(effects.Limited, deployment=one):
         await entity.world.make_current(one)
         await entity.start()
+        await entity.world.asked(PARCEL, "a")  # it has begun on the first build
         async with entity.worker(calls.Inserted, deployment=two):  # it could not follow what the other began
             await entity.world.make_current(two)
             await entity.start(entity_id="b")
@@ -45,6 +46,7 @@ async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(entity
     async with entity.worker(effects.Escalating, deployment=one):
         await entity.world.make_current(one)
         await entity.start()
+        await entity.world.asked(PARCEL, "a")  # it has begun on the first build
     async with entity.worker(states.OneMore, deployment=two):
         await entity.world.make_current(two)
 
