@@ -80,9 +80,9 @@ class Agenda:
                 self._conditional.remove((condition, due))
                 due.at = now
                 heapq.heappush(self._queue, due)
-        self._queue = [due for due in self._queue if not due.dropped]
-        heapq.heapify(self._queue)
-        if self._queue and not (self._has_looked and all(due.is_look for due in self._queue)):
+        while self._queue and self._queue[0].dropped:
+            heapq.heappop(self._queue)
+        if self._queue and not (self._has_looked and all(due.is_look or due.dropped for due in self._queue)):
             return self._taken(heapq.heappop(self._queue))
         return self._taken(self._when_blocked.pop(0)) if self._when_blocked else None
 
