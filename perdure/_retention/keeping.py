@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -94,13 +93,13 @@ async def _let_go(connection: Connection, month: Month, config: Settings, kept: 
 
 async def _export_and_drop(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
     without = config.archive_to is None
-    if config.archive_to is not None and not await asyncio.to_thread(_is_exported, month, Path(config.archive_to)):
+    if config.archive_to is not None and not _is_exported(month, Path(config.archive_to)):
         month = await _export(connection, month, config.archive_to, kept)
-    await check_droppable(connection, month, config.retention, without_export=without)
     try:
+        await check_droppable(connection, month, config.retention, without_export=without)
         gone = await drop(connection, month, _log, without_export=without)
     except ExportIncomplete:
-        if config.archive_to is None:
+        if config.archive_to is None or month.clearing_at is not None:
             raise
         month = await _export(connection, month, config.archive_to, kept)
         gone = await drop(connection, month, _log, without_export=without)
@@ -110,12 +109,11 @@ async def _export_and_drop(connection: Connection, month: Month, config: Setting
 
 
 def _is_exported(month: Month, folder: Path) -> bool:
-    """Whether the folder holds the month. Once the deletion of its effects has begun, it can't be exported again."""
+    """Whether the month was exported to the folder. Once the deletion of its effects has begun, it can't be exported
+    again."""
     if month.exported_at is None:
         return False
-    return month.clearing_at is not None or all(
-        Path(file.path).parent == folder.absolute() and file.is_whole() for file in month.files
-    )
+    return month.clearing_at is not None or all(Path(file.path).parent == folder.absolute() for file in month.files)
 
 
 async def _export(connection: Connection, month: Month, folder: str, kept: MonthsKept) -> Month:
