@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from perdure._reconcile.importing.existing_work import key_type
+from perdure._reconcile.importing.existing_work import key_type, rows_of
 from perdure._store.bounds import bounds
 from perdure._store.connecting import APPS_PATH
 from perdure._store.row_security import hidden_rows
@@ -47,7 +47,7 @@ class Expected:
     def __init__(self, lifecycle: str, rows: AppRows) -> None:
         self.lifecycle = lifecycle
         self._sql = rows.sql
-        self._of = f"from ({rows.sql}\n) q"  # on a new line, because the query may end in a comment
+        self._of = rows_of(rows.sql)
 
     async def check(self, db: Connection) -> None:
         """Check that PostgreSQL can run the query.

@@ -190,7 +190,7 @@ class ExistingWork:
 
     @property
     def _of(self) -> str:
-        return f"from ({self.sql}\n) q"  # on a new line, because the query may end in a comment
+        return rows_of(self.sql)
 
     @property
     def _among(self) -> str:
@@ -208,11 +208,15 @@ class ExistingWork:
             {self._of} where {self._among} and q.status::text = any($2::text[]) order by q.id"""
 
 
+def rows_of(sql: str) -> str:
+    """The FROM clause that has the rows of a query as q."""
+    return f"from ({sql}\n) q"  # on a new line, because the query may end in a comment
+
+
 async def key_type(db: Connection, sql: str) -> str:
     """The type of the column id of a query, as SQL."""
     # -1: no length, so that a value is not cut to the one that the bare name of the type would mean.
-    sql = f"select format_type(pg_typeof((select q.id from ({sql}\n) q limit 0)), -1)"
-    return str(await db.fetchval(sql))
+    return str(await db.fetchval(f"select format_type(pg_typeof((select q.id {rows_of(sql)} limit 0)), -1)"))
 
 
 async def of_table(db: Connection, table: str, key: str, column: str, given: str | None, since: str | None) -> str:

@@ -22,6 +22,8 @@ from perdure.errors import NotNow, NotThisDatabase, TemporalUnavailable
 
 query = queries(__name__)
 
+_BOUNDS = bounds(lock="10s", statement="0")
+
 _PATIENCE = 30.0
 """Seconds in which a proposal without an answer is made again."""
 
@@ -106,7 +108,7 @@ async def _is_settled(row: asyncpg.Record, what: What, exchange: Exchange) -> bo
 async def _begin_origin(connection: Connection) -> None:
     """Let the feed and the sequences go on behind all rows that came from another server."""
     async with connection.transaction():
-        await connection.execute(bounds(lock="10s", statement="0"))
+        await connection.execute(_BOUNDS)
         try:
             await connection.execute("select perdure.begin_origin()")
         except asyncpg.LockNotAvailableError as error:
@@ -117,7 +119,7 @@ async def _begin_origin(connection: Connection) -> None:
 
 async def _make_copy(connection: Connection, exchange: Exchange) -> str:
     async with connection.transaction():
-        await connection.execute(bounds(lock="10s", statement="0"))
+        await connection.execute(_BOUNDS)
         row = await connection.fetchrow(query("database_held"))
         assert row is not None
         here = exchange.scope, await exchange.namespace_id()
