@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +21,7 @@ import psutil
 import pytest
 
 from infra.certificates import Authority, server_context
+from infra.clusters import base_backup, recover_to
 from infra.needs import is_needed
 from infra.secured import Files, behind_tls
 from perdure._machine.databases import make_databases
@@ -330,6 +333,41 @@ async def test_a_restored_database_continues_on_an_empty_temporal_as_the_guide_d
         await until_count(lambda: machine.count(AT_ITS_END), 2 * EACH, "ends")
         assert await running.stop() == 0
     assert set(machine.counterparty.accepted.values()) == {1}
+
+
+async def test_after_a_point_in_time_recovery_of_the_whole_postgresql_nothing_is_left_to_do(
+    machine: Machine, folder: Path
+) -> None:
+    async with machine.up() as running:
+        await running.writes(READY)
+        source = machine.postgres
+        backup = await asyncio.to_thread(base_backup, source, folder, "recovered")
+        machine.counterparty.before_replying.shut()
+        await machine.start("open")
+        await machine.counterparty.has_accepted(EACH)
+        await executed(source.dsn(), "select pg_create_restore_point('open')")
+        machine.counterparty.before_replying.open()
+        await until_count(lambda: machine.count(AT_ITS_END), EACH, "ends")
+        await executed(source.dsn(), "select pg_switch_wal()")
+        assert await running.stop() == 0
+    recover_to(backup, source, "open")
+    with backup:
+        machine.postgres = backup
+        machine.dsn = machine.dsn.replace(f":{source.port}/", f":{backup.port}/")
+        async with machine.up() as running:
+            await running.writes(READY)
+            await machine.start("new")
+            await until_count(lambda: machine.count(AT_ITS_END), 2 * EACH, "ends")
+            assert await running.stop() == 0
+    assert set(machine.counterparty.accepted.values()) == {1}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Of a cluster. Not in pytest's folder: another pytest that starts shuts that to the user whom servers run as."""
+    made = Path(tempfile.mkdtemp(prefix="perdure-clusters-"))
+    yield made
+    shutil.rmtree(made)
 
 
 async def follow(machine: Machine, name: str) -> int:
