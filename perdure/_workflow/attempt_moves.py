@@ -99,7 +99,11 @@ class AttemptMoves:
     @property
     def may_end(self) -> bool:
         """Whether the outcome of an attempt may still end the entity."""
-        return self._follows is not None and self._follows.final and self._recorder.last_move < self._follows_at
+        if self._follows is not None:
+            return self._follows.final and self._recorder.last_move < self._follows_at
+        # An earlier run may have ordered it, and this one has written no state since.
+        is_end = self._then is not None and self._run.declared[self._then].final
+        return is_end and self._run.continues and self._recorder.last_move == 0
 
     def after(self, entered: bool) -> str:
         """The state after an attempt that has `entered` its state, or has not."""

@@ -259,9 +259,11 @@ class Performance(Generic[In, Out]):
 
     async def _bar_end(self) -> None:
         """If the outcome of another effect may end the entity, write the present state again: that end was ordered
-        before this performance began, and comes after it."""
-        others = self._run.effects.performances.values()
-        if any(each.may_end for each in others) and workflow.patched(BARS_ENDS):
+        before this performance began, and comes after it. An earlier run may have ordered it."""
+        effects = self._run.effects
+        others = (each for key, each in effects.performances.items() if key != self.key)
+        is_left = effects.doubts_left and self._recorder.last_move == 0
+        if (is_left or any(each.may_end for each in others)) and workflow.patched(BARS_ENDS):
             await self._recorder.move_here()
 
     def _take_over(self) -> None:

@@ -181,6 +181,7 @@ class RunState:
         gaps: whether an effect without a record may have been performed nevertheless.
         other_way_since: see `Carried`.
         recovered: whether this chain of runs continued from the record of an earlier chain.
+        continues: whether this run continues an earlier one, of this chain or of another.
         has_record: whether the database has the entity.
         leaving: whether the run continues as new in a moment. Requests that come now must be sent again.
         overtaken: whether the entity is over in the database. No wait of this run continues then.
@@ -206,8 +207,8 @@ class RunState:
         self.restored_well = self.restored is None
         """Whether the author's lifecycle has restored its snapshot, so that its next snapshot is complete."""
         self.begun = False
-        self._continues = self.behind = carried.state is not None
-        self._came_to_state = not self._continues
+        self.continues = self.behind = carried.state is not None
+        self._came_to_state = not self.continues
         """Whether `run` has come to the present state, and no earlier round can have done that."""
         self._arrivals = 0
         """How often a branch has shown that the run has reached the place of the previous run."""
@@ -243,7 +244,7 @@ class RunState:
     @property
     def branch_catches_up(self) -> bool:
         """The same for the present branch of `run`: another branch, or a handler, may have acted meanwhile."""
-        return self.catching_up or (self._continues and not is_ahead())
+        return self.catching_up or (self.continues and not is_ahead())
 
     @property
     def final(self) -> bool:
@@ -380,7 +381,7 @@ class RunState:
         """Whether an earlier run may have entered `state`, and have come from there to the present state: both are in a
         cycle. A state that needs a person may lead anywhere, so the one before it counts."""
         present = self.came_from or self.state
-        if not self._continues or any(self.declared.on_record(each).attention for each in (state, present)):
+        if not self.continues or any(self.declared.on_record(each).attention for each in (state, present)):
             return False
         return self.declared.leads(state, present) and workflow.patched(CYCLES_ARE_NO_PROGRESS)
 
