@@ -206,12 +206,13 @@ class _Run:
                     stage.victim.kill()
                 await _first(gone, ending)
                 case.hit = gone.done() and gone.result() == -signal.SIGKILL
-                stage.work()
+                gone.cancel()
+                gone = asyncio.create_task(_work_on(stage))
             elif case.way is Way.CUT:
                 await _first(reached, ending, gone)
                 case.hit = reached.done()
             began = time.monotonic()
-            await asyncio.wait({ending} if case.way is Way.KILL else {ending, gone}, return_when=FIRST_COMPLETED)
+            await asyncio.wait({ending, gone}, return_when=FIRST_COMPLETED)
             if not ending.done():
                 raise PerdureError(f"the worker ended by itself, with status {gone.result()}")
             case.final = ending.result().state
@@ -231,6 +232,15 @@ async def _exited(stage: Stage, begin: Callable[[], None]) -> int:
     while status > 0 and not stage.case.places and starts < _STARTS:
         begin()
         status, starts = await exited(stage.victim), starts + 1
+    return status
+
+
+async def _work_on(stage: Stage) -> int:
+    """Start a worker in place of the victim, and another one if it ends by itself, since a busy machine may keep one
+    from its start. Returns the exit status of the last one."""
+    status = 0
+    for _ in range(_STARTS):
+        status = await exited(stage.work())
     return status
 
 

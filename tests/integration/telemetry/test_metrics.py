@@ -35,7 +35,7 @@ from tests.apps.bodies import app
 from tests.apps.bookings import Way
 from tests.apps.contracts import Booking
 from tests.collector import Collector, collecting
-from tests.deadline import in_time
+from tests.deadline import in_time, until
 from tests.integration.telemetry.test_traces import exports
 from tests.running import running
 from tests.world import World
@@ -116,7 +116,9 @@ async def metered(world: World, app: App = app, **more: Any) -> AsyncIterator[Me
             meter = meter_of(client)
             assert meter is not None
             gauges = Gauges(world.client._pool, app, config, meter)
-            yield Metered(port, client, gauges, QueueGauges(client, app, config, meter))
+            made = Metered(port, client, gauges, QueueGauges(client, app, config, meter))
+            await until(lambda: made.value(names.READ_AT), "the worker has shown its own reading, of before")
+            yield made
 
 
 @pytest.fixture
