@@ -238,6 +238,25 @@ async def test_an_effect_that_happens_twice_is_found_and_told_with_place_history
     assert "perdure.effect: {" in told
 
 
+async def test_a_worker_that_is_kept_from_its_start_in_place_of_the_killed_one_is_replaced(
+    crash_points: Callable[..., Any], counterparty: Counterparty, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"  # the workers' logs are in the folder itself
+    starts.mkdir()
+    proof = await prove(
+        crash_points,
+        LookupBooking,
+        counterparty,
+        app="tests.apps.kept_from_start:app",
+        only=lambda place: place == "before the call of do-lookup",
+        ways=[Way.KILL],
+        environment={"STARTS_IN": str(starts)},
+    )
+
+    assert [each.final for each in proof.cases] == ["done"]
+    assert len(list(starts.iterdir())) == 4
+
+
 async def test_an_app_that_does_not_run_the_lifecycle_is_refused_at_once(
     crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
