@@ -262,7 +262,7 @@ class Performance(Generic[In, Out]):
         before this performance began, and comes after it. An earlier run may have ordered it."""
         effects = self._run.effects
         others = (each for key, each in effects.performances.items() if key != self.key)
-        is_left = effects.doubts_left and self._recorder.last_move == 0
+        is_left = self._recorder.last_move == 0 and effects.doubts_left
         if (is_left or any(each.may_end for each in others)) and workflow.patched(BARS_ENDS):
             await self._recorder.move_here()
 
