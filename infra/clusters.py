@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.postgres_binaries import postgres_binaries
@@ -31,6 +32,11 @@ class Cluster(PostgresServer):
     def promote(self) -> None:
         """Make a primary of a standby."""
         run("pg_ctl", "promote", "-w", "-D", str(self.data_directory))
+
+
+def clusters_folder() -> TemporaryDirectory[str]:
+    """A folder for clusters. Not in pytest's: another pytest that starts shuts that to the user whom servers run as."""
+    return TemporaryDirectory(prefix="perdure-clusters-")
 
 
 def run(program: str, *arguments: str) -> None:

@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +19,7 @@ import psutil
 import pytest
 
 from infra.certificates import Authority, server_context
-from infra.clusters import base_backup, recover_to
+from infra.clusters import base_backup, clusters_folder, recover_to
 from infra.needs import is_needed
 from infra.secured import Files, behind_tls
 from perdure._machine.databases import make_databases
@@ -335,9 +333,14 @@ async def test_a_restored_database_continues_on_an_empty_temporal_as_the_guide_d
     assert set(machine.counterparty.accepted.values()) == {1}
 
 
-async def test_after_a_point_in_time_recovery_of_the_whole_postgresql_nothing_is_left_to_do(
-    machine: Machine, folder: Path
-) -> None:
+async def test_after_a_point_in_time_recovery_of_the_whole_postgresql_nothing_is_left_to_do(machine: Machine) -> None:
+    with clusters_folder() as folder:
+        await recovered_to_before_the_ends(machine, Path(folder))
+    assert set(machine.counterparty.accepted.values()) == {1}
+
+
+async def recovered_to_before_the_ends(machine: Machine, folder: Path) -> None:
+    """Let bookings end, recover the server to a point before that, and let them end once more, with new ones."""
     async with machine.up() as running:
         await running.writes(READY)
         source = machine.postgres
@@ -359,15 +362,6 @@ async def test_after_a_point_in_time_recovery_of_the_whole_postgresql_nothing_is
             await machine.start("new")
             await until_count(lambda: machine.count(AT_ITS_END), 2 * EACH, "ends")
             assert await running.stop() == 0
-    assert set(machine.counterparty.accepted.values()) == {1}
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Of a cluster. Not in pytest's folder: another pytest that starts shuts that to the user whom servers run as."""
-    made = Path(tempfile.mkdtemp(prefix="perdure-clusters-"))
-    yield made
-    shutil.rmtree(made)
 
 
 async def follow(machine: Machine, name: str) -> int:

@@ -187,16 +187,20 @@ class _Run:
         case = stage.case
         waits = case.place.startswith("during the wait")
 
-        def begin() -> None:
+        def begin() -> Any:
             stage.victim = stage.work(
                 die_at=case.place if case.way is Way.KILL and not waits else None,
                 stop_at=_just_before(case.place) if case.way is Way.CUT else None,
             )
+            return stage.victim
+
+        def is_no_victim(status: int) -> bool:
+            return status > 0 and not case.places
 
         begin()
         await stage.start()
         ending = asyncio.create_task(stage.ended())
-        gone = asyncio.create_task(_exited(stage, begin))
+        gone = asyncio.create_task(_gone(stage.victim, begin, again=is_no_victim))
         reached = asyncio.create_task(stage.reached.wait())
         try:
             if case.way is Way.KILL:
@@ -207,7 +211,7 @@ class _Run:
                 await _first(gone, ending)
                 case.hit = gone.done() and gone.result() == -signal.SIGKILL
                 gone.cancel()
-                gone = asyncio.create_task(_work_on(stage))
+                gone = asyncio.create_task(_gone(stage.work(), stage.work, again=lambda status: True))
             elif case.way is Way.CUT:
                 await _first(reached, ending, gone)
                 case.hit = reached.done()
@@ -225,22 +229,12 @@ class _Run:
             case.faults.append("it never came by here, so nothing is proven: is the lifecycle deterministic?")
 
 
-async def _exited(stage: Stage, begin: Callable[[], None]) -> int:
-    """Wait until the victim is gone; its exit status. A worker that a busy machine has kept from its start is no
-    victim, and another one begins."""
-    status, starts = await exited(stage.victim), 1
-    while status > 0 and not stage.case.places and starts < _STARTS:
-        begin()
-        status, starts = await exited(stage.victim), starts + 1
-    return status
-
-
-async def _work_on(stage: Stage) -> int:
-    """Start a worker in place of the victim, and another one if it ends by itself, since a busy machine may keep one
-    from its start. Returns the exit status of the last one."""
-    status = 0
-    for _ in range(_STARTS):
-        status = await exited(stage.work())
+async def _gone(worker: Any, begin: Callable[[], Any], again: Callable[[int], bool]) -> int:
+    """Wait until a worker is gone. A busy machine may keep one from its start: while `again(status)` holds, begin
+    another one, and wait for that. Returns the exit status of the last one."""
+    status, starts = await exited(worker), 1
+    while again(status) and starts < _STARTS:
+        status, starts = await exited(begin()), starts + 1
     return status
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from infra.clusters import clusters_folder
 from perdure import PerdurePlugin
 from perdure._store import schema
 from perdure._worker.worker import new_worker
@@ -51,12 +50,10 @@ def source() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 async def worlds(temporal: TemporalServer) -> AsyncIterator[Worlds]:
-    """Makes worlds that are gone with the test. Not in pytest's folder: another pytest that starts shuts that to the
-    user whom servers run as."""
-    folder = Path(tempfile.mkdtemp(prefix="perdure-clusters-"))
-    async with AsyncExitStack() as stack:
-        yield Worlds(temporal, folder, stack)
-    shutil.rmtree(folder)
+    """Makes worlds that are gone with the test."""
+    with clusters_folder() as folder:
+        async with AsyncExitStack() as stack:
+            yield Worlds(temporal, Path(folder), stack)
 
 
 class Worlds:
