@@ -137,7 +137,7 @@ class Child:
             await asyncio.sleep(pause)
 
     async def end(self, patience: float) -> None:
-        """Stop the process by SIGTERM, or after `patience` seconds by SIGKILL. Cancel `keep` first."""
+        """Stop the process by SIGTERM, or after `patience` seconds by SIGKILL. Cancel and await `keep` first."""
         process = self._process
         if process is not None and process.returncode is None:
             self._is("stopping")

@@ -21,6 +21,7 @@ from perdure.servers.ports import free_port
 from perdure.servers.temporal_binary import obtain_temporal
 from perdure.servers.temporal_on_postgres import FRONTEND
 from tests.deadline import in_time, until
+from tests.keeping import kept
 
 NAMESPACE = "default"
 
@@ -44,13 +45,9 @@ class Served:
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     """It serves."""
     made = Served(tmp_path)
-    keeping = asyncio.create_task(made.child.keep())
-    try:
+    async with kept(made.child):
         await in_time(made.child.ready.wait())
         yield made
-    finally:
-        keeping.cancel()
-        await made.child.end(30)
 
 
 async def test_a_server_that_stands_still_is_killed_and_serves_again(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from perdure._machine.replaced_files import ReplacedFiles
 from perdure._worker.child import Child
 from tests.deadline import until
+from tests.keeping import kept
 
 SERVER = """
 import pathlib, signal, sys
@@ -42,21 +41,17 @@ async def test_it_is_restarted_for_files_that_can_be_used_and_for_no_others(
 
     child = Child("temporal", [sys.executable, "-c", SERVER, str(cert), str(has)], {})
     replaced = ReplacedFiles(child, [cert], check, 0.05)
-    kept = asyncio.create_task(child.keep())
-    await replaced.start()
-    await until(lambda: has.is_file() and has.read_text() == "first", "it runs")
+    async with kept(child):
+        await replaced.start()
+        await until(lambda: has.is_file() and has.read_text() == "first", "it runs")
 
-    put("half")
-    await until(lambda: tried.count("half") > 2, "they were tried more than once")
-    assert child.starts == 1
-    put("second")
-    await until(lambda: has.read_text() == "second", "it has read the new ones")
-    assert child.starts == 2
-    await replaced.stop()
-    kept.cancel()
-    with suppress(asyncio.CancelledError):
-        await kept
-    await child.end(10)
+        put("half")
+        await until(lambda: tried.count("half") > 2, "they were tried more than once")
+        assert child.starts == 1
+        put("second")
+        await until(lambda: has.read_text() == "second", "it has read the new ones")
+        assert child.starts == 2
+        await replaced.stop()
     said = [each.getMessage() for each in caplog.records]
     assert said.count("certificates of temporal: failed, goes on") == 1
     assert said.count("certificates were replaced: the process is restarted, to read them") == 1

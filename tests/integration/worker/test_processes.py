@@ -21,6 +21,7 @@ from perdure.logs import FIELDS
 from perdure.servers.ports import free_port
 from tests.apps.watched import app
 from tests.deadline import in_time
+from tests.keeping import kept
 from tests.world import World
 
 pytestmark = pytest.mark.world(app)
@@ -126,10 +127,8 @@ async def test_a_process_that_ends_before_it_is_ready_has_failed_at_first_howeve
         await asyncio.Event().wait()
 
     one = Child("one", [sys.executable, "-c", "raise SystemExit(1)"], {}, until_ready=never)
-    keeping = asyncio.create_task(one.keep())
-    await in_time(one.failed_at_first.wait())
-    keeping.cancel()
-    await one.end(5)
+    async with kept(one):
+        await in_time(one.failed_at_first.wait())
 
 
 async def test_a_process_that_ends_once_it_was_ready_has_not_failed_at_first(tmp_path: Path) -> None:
@@ -144,11 +143,9 @@ async def test_a_process_that_ends_once_it_was_ready_has_not_failed_at_first(tmp
 
     fails = f"open({str(may_end)!r}).read(); raise SystemExit(1)"
     one = Child("one", [sys.executable, "-c", fails], {}, changed=changed)
-    keeping = asyncio.create_task(one.keep())
-    await in_time(started_again.wait())
-    assert (one.first_status, one.failed_at_first.is_set()) == (1, False)
-    keeping.cancel()
-    await one.end(5)
+    async with kept(one):
+        await in_time(started_again.wait())
+        assert (one.first_status, one.failed_at_first.is_set()) == (1, False)
 
 
 async def test_sigterm_while_the_app_is_imported_ends_it_with_0(world: World, tmp_path: Path) -> None:
@@ -186,11 +183,9 @@ async def test_a_program_that_the_system_refuses_to_run_is_named_and_has_failed_
     program = tmp_path / "python"
     program.write_text("")  # nobody may execute it
     one = Child("one", [str(program)], {})
-    keeping = asyncio.create_task(one.keep())
-    await in_time(one.failed_at_first.wait())
-    [record] = caplog.records
+    async with kept(one):
+        await in_time(one.failed_at_first.wait())
+        [record] = caplog.records
     assert record.message == "a process can't be started"
     fields = getattr(record, FIELDS)
     assert (fields["error"], fields["file"]) == ("PermissionError: Permission denied", str(program))
-    keeping.cancel()
-    await one.end(5)

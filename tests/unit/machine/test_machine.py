@@ -35,6 +35,7 @@ from perdure.servers.ports import free_port
 from perdure.servers.temporal_on_postgres import FRONTEND, ServerDatabase
 from perdure.settings import settings
 from tests.deadline import in_time, until
+from tests.keeping import kept
 
 
 @pytest.mark.parametrize(("before", "now"), [(None, "1.32.0"), ("1.31.2", "1.32.0"), ("1.32.0", "1.31.2"), ("", "x")])
@@ -169,10 +170,8 @@ async def test_a_worker_has_no_password_of_a_role_that_makes_databases(
     for name in ("PERDURE_ADMIN_DATABASE_URL", "PERDURE_TEMPORAL_DATABASE_URL", "WATCHDOG_PID", "OF_THE_APP"):
         monkeypatch.setenv(name, "postgresql://postgres:secret@127.0.0.1/")
     worker = WorkerProcess("shows:app", 1, settings(), read=Lines(as_json=False).read)
-    keeping = asyncio.create_task(worker.child.keep())
-    await in_time(worker.child.failed_at_first.wait())  # the module has no app
-    keeping.cancel()
-    await worker.child.end(10)
+    async with kept(worker.child):
+        await in_time(worker.child.failed_at_first.wait())  # the module has no app
     shown = capsys.readouterr().err
     assert "'OF_THE_APP'" in shown
     assert not [name for name in ("ADMIN_DATABASE_URL", "TEMPORAL_DATABASE_URL", "WATCHDOG") if name in shown]
@@ -188,12 +187,10 @@ async def test_a_child_that_can_not_be_started_is_tried_again_and_its_end_is_wai
             raise OSError("not yet")
 
     child = Child("one", [sys.executable, "-c", "input()"], dict(os.environ), before=before)
-    keeping = asyncio.create_task(child.keep())
-    await until(lambda: child.state == "pausing", "the first try failed")
-    assert (child.starts, child.pid) == (0, None)
-    await until(lambda: child.state == "running", "the second try")
-    keeping.cancel()
-    await child.end(60.0)
+    async with kept(child):
+        await until(lambda: child.state == "pausing", "the first try failed")
+        assert (child.starts, child.pid) == (0, None)
+        await until(lambda: child.state == "running", "the second try")
     assert (child.state, child.status, child.pid) == ("ended", -15, None)
 
 
@@ -288,13 +285,9 @@ async def test_a_disk_that_is_full_does_not_end_the_supervision() -> None:
         raise OSError(28, "No space left on device")
 
     child = Child("one", [sys.executable, "-c", "input()"], {}, changed=full)
-    keeping = asyncio.create_task(child.keep())
-    try:
+    async with kept(child):
         await in_time(child.ready.wait())
-        assert (child.state, child.starts, keeping.done()) == ("running", 1, False)
-    finally:
-        keeping.cancel()
-        await child.end(10)
+        assert (child.state, child.starts) == ("running", 1)
     assert child.state == "ended"
 
 
