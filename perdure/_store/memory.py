@@ -144,6 +144,8 @@ class MemoryStore:
         ):
             if unsettled := self._unsettled(write, write.move):
                 gate = Gate.UNSETTLED
+            elif (newest := self._newest(write, write.move)) > write.version:
+                gate, entity.version = Gate.LATE, newest
             else:
                 _move(entity, write.version, write.move)
         if self.keeps_moments:
@@ -162,11 +164,21 @@ class MemoryStore:
         """The effects that the entity must not end with, by key."""
         if not move.final or move.handled_doubts is None:
             return None
-        own, handled = Key.of(Entity(write.lifecycle, write.id, write.generation), ""), move.handled_doubts
-        doubts = {key: each.view for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own)}
+        handled, doubts = move.handled_doubts, {key: it for key, it in self._of(write).items() if it.in_doubt}
         # A later run may have attempted it again.
         left = [key for key, view in doubts.items() if key not in handled or view.version > write.version]
         return {key: view for key in left if (view := self.effect(key))} or None
+
+    def _newest(self, write: Write, move: Move) -> int:
+        """Version of the newest write about an effect, which an end must be newer than; 0 = it is checked for none."""
+        if not move.final or move.handled_doubts is None:
+            return 0
+        return max((each.version for each in self._of(write).values()), default=0)
+
+    def _of(self, write: Write) -> dict[str, EffectView]:
+        """The effects of an entity in its generation, by key."""
+        own = Key.of(Entity(write.lifecycle, write.id, write.generation), "")
+        return {key: each.view for key, each in self._effects.items() if key.startswith(own)}
 
     def moves(self, lifecycle: str, entity_id: str) -> list[Move]:
         """All transitions of an entity, oldest first."""

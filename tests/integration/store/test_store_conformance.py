@@ -79,6 +79,20 @@ async def test_an_end_that_was_ordered_before_a_newer_attempt_waits_for_it(eithe
     assert (answer.gate, list(answer.unsettled or {})) == (Gate.UNSETTLED, [a_key("a")])
 
 
+async def test_an_end_that_was_ordered_before_a_newer_attempt_is_late_once_that_has_ended(either: Store) -> None:
+    """A lost workflow task ordered the end; the next one performs the effect, which waits for its second attempt."""
+    await say(either, a_begin("a", 3))
+    await say(either, an_outcome("a", 3, EffectStatus.NOT_DONE))
+    end = Move(state="expired", final=True, handled_doubts=[])
+    answer = await say(either, a_write("a", 2, end))
+    assert (answer.gate, answer.state, answer.version) == (Gate.LATE, None, 3)
+    assert (await say(either, a_begin("a", 4, "t4"))).verdict is Verdict.FRESH
+    await say(either, an_outcome("a", 4, EffectStatus.DONE, "t4"))
+    assert (await say(either, a_write("a", 3, end))).gate is Gate.LATE
+    answer = await say(either, a_write("a", 5, end))
+    assert (answer.gate, answer.state) == (Gate.OPEN, "expired")
+
+
 async def test_a_doubt_of_another_entity_keeps_none_from_its_end(either: Store) -> None:
     await say(either, a_begin("b", 1))
     await say(either, a_write("a", 1, Move(state="doing")))

@@ -13,6 +13,7 @@ declare
     verdict text;
     moves boolean;
     unsettled jsonb;
+    newest bigint;
     standing text;
     was jsonb;
     late perdure.effect;
@@ -67,11 +68,17 @@ begin
 
     moves := m is not null and gate = 'open' and wanted > i.version and (f is null or f->>'op' <> 'begin' or verdict = 'fresh');
     if moves and (m->>'final')::boolean and jsonb_typeof(m->'handled_doubts') = 'array' then
-        select jsonb_object_agg(x.key, perdure.effect_view(x.key)) into unsettled from perdure.effect x
-            where x.lifecycle = l and x.id = e and x.generation = i.generation and x.status in ('attempting', 'in_doubt')
-                and not (m->'handled_doubts' ? x.key and x.version <= wanted); -- a later run may have attempted it again
+        select jsonb_object_agg(x.key, perdure.effect_view(x.key)) filter (where x.status in ('attempting', 'in_doubt')
+                and not (m->'handled_doubts' ? x.key and x.version <= wanted)), -- a later run may have attempted it again
+            max(x.version) into unsettled, newest from perdure.effect x
+            where x.lifecycle = l and x.id = e and x.generation = i.generation;
         if unsettled is not null then
             gate := 'unsettled';
+            moves := false;
+        elsif newest > wanted then -- a lost workflow task has ordered this end, and the next one has begun an effect
+            update perdure.ident set version = newest where lifecycle = l and id = e;
+            i.version := newest;
+            gate := 'late';
             moves := false;
         end if;
     end if;
