@@ -248,14 +248,15 @@ async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: Postgre
     assert json.loads(await db.fetchval("select input from perdure.finished where generation = 1")) == {"to": "bob"}
 
 
-async def test_of_restarts_at_once_one_starts_a_round(store: PostgresStore, db: Connection) -> None:
+async def test_of_restarts_at_once_one_starts_a_round(store: PostgresStore, db: Connection, dsn: str) -> None:
     await db.execute(START, "a", "{}")
     await one(store, a_move("a", 5, "done", final=True))
-    async with db.transaction():
-        await db.execute("select from perdure.ident for update")
-        restarts = [asyncio.create_task(store.pool.fetchval(RESTART, "a")) for _ in range(4)]
-        await until(lambda: _waiting(db, 4), "all of them have begun")
-    ended = await asyncio.gather(*restarts, return_exceptions=True)
+    async with asyncpg.create_pool(dsn, min_size=4, max_size=4) as pool:  # a session of the store waits 250 ms at most
+        async with db.transaction():
+            await db.execute("select from perdure.ident for update")
+            restarts = [asyncio.create_task(pool.fetchval(RESTART, "a")) for _ in range(4)]
+            await until(lambda: _waiting(db, 4), "all of them have begun")
+        ended = await asyncio.gather(*restarts, return_exceptions=True)
     assert ended.count(1) == 1
     assert sum(isinstance(end, asyncpg.ObjectNotInPrerequisiteStateError) for end in ended) == 3
     assert await db.fetchval("select count(*) from perdure.outbox where kind = 'start' and generation = 1") == 1
