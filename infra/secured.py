@@ -92,7 +92,7 @@ class TlsProxy:
             if self._postgres:
                 assert await reader.readexactly(len(SSL_REQUEST)) == SSL_REQUEST
                 writer.write(b"S")
-                await writer.start_tls(self.context)
+                await _start_tls(writer, self.context)
             shown = writer.get_extra_info("peercert")
             self.serials.append(int(shown["serialNumber"], 16))
             far_reader, far_writer = await asyncio.open_connection(self._host, self._target_port)
@@ -109,6 +109,17 @@ class TlsProxy:
         finally:
             self._writers.discard(writer)
             writer.close()
+
+
+async def _start_tls(writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
+    """Begin TLS. Where the connection is cut meanwhile, asyncio leaves the writer without a transport, so nobody could
+    close it."""
+    before = writer.transport
+    try:
+        await writer.start_tls(context)
+    except AttributeError as error:
+        writer._transport = before  # type: ignore[attr-defined]
+        raise ConnectionResetError("the connection was cut before TLS began") from error
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
