@@ -13,16 +13,15 @@ from temporalio.service import RPCError
 
 from perdure._services.credentials import Renewal
 from perdure._services.ownership.exchange import CLAIM, Exchange
+from perdure._services.ownership.ownership import NOT_VERIFIED
 from perdure._store.schema import Connection
-from perdure._store.sql import queries
+from perdure._store.sql import shared
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect_renewed
 from perdure.app import App
 from perdure.errors import DatabaseUnavailable, NotThisDatabase, PerdureError, TemporalUnavailable
 from perdure.logs import long_wait
 from perdure.settings import Settings
-
-query = queries(__name__)
 
 log = logging.getLogger("perdure.operations")
 
@@ -70,23 +69,37 @@ async def read_binding(connection: Connection) -> asyncpg.Record:
     Raises:
         NotThisDatabase: a dump is being restored over it.
     """
-    found = await connection.fetchrow(query("database_marks"))
+    found = await connection.fetchrow(shared("database"))
     if found is None:
         raise NotThisDatabase(f"a dump is being restored over this database, so it has no mark: {CLAIM}")
     return found
+
+
+def check_no_copy(problem: str | None) -> None:
+    """Raise if workers do not work with this database, because it is a copy that nobody has claimed.
+
+    Args:
+        problem: the result of `perdure.database_problem`. A restarted server that was not verified since is no copy.
+
+    Raises:
+        NotThisDatabase: it is one.
+    """
+    if problem not in (None, NOT_VERIFIED):
+        raise NotThisDatabase(f"nothing is sent from this database: {problem}: {CLAIM}")
 
 
 async def check_binding(client: Client, config: Settings, binding: asyncpg.Record) -> None:
     """Raise unless this Temporal and this scope are those that the database works with, or it has none yet.
 
     Raises:
-        NotThisDatabase: they are another database's.
+        NotThisDatabase: they are another database's, or the database is a copy.
         TemporalUnavailable: Temporal gave no answer.
     """
     try:
         await Exchange(client, config).check_binding(binding)
     except RPCError as error:
         raise TemporalUnavailable(f"no answer from Temporal: {error}") from error
+    check_no_copy(binding["problem"])
 
 
 async def why_not_compared(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from perdure._operations.acts import Acts
 from perdure._operations.again import Workflows
-from perdure._operations.connecting import check_binding, check_primary, read_binding
+from perdure._operations.connecting import check_binding, check_no_copy, check_primary, read_binding
+from perdure._services.ownership.exchange import Exchange
 from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
@@ -21,7 +22,7 @@ from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.client.client import Client
-from perdure.errors import NotPermitted
+from perdure.errors import NotPermitted, TemporalUnavailable
 from perdure.settings import Settings
 
 _READING = bounds(lock="15s", statement="60s")
@@ -64,14 +65,18 @@ class Session:
 
         Raises:
             TemporalUnavailable: no Temporal server answers.
-            NotThisDatabase: it is not the one that this database works with.
+            NotThisDatabase: it is not the one that this database works with, or the database is a copy, or was moved.
         """
         if not asks_temporal:
+            async with self.reading() as connection:
+                check_no_copy(await connection.fetchval("select perdure.database_problem()"))
             return Acts(self.client, self.pool, None, self.app, self.asked)
         connected = await connect(PerdurePlugin(self.app or App([], []), self.config))
         async with self.reading() as connection:
             binding = await read_binding(connection)
         await check_binding(connected, self.config, binding)
+        with suppress(TemporalUnavailable):  # no worker answers: an act that needs one says so
+            await Exchange(connected, self.config).check_holder(binding)
         client = Client(self.pool, connected, config=self.config, app=self.app, patience=self.patience)
         return Acts(client, self.pool, Workflows(connected, self.config.scope), self.app, self.asked)
 

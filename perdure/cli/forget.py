@@ -11,13 +11,13 @@ from typing import Annotated
 import asyncpg
 import typer
 
+from perdure._operations.connecting import check_binding, read_binding
 from perdure._retention.erasure_plan import ErasurePlan, Rows
 from perdure._retention.forgetting import Eraser, Forgotten
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.one_database import check_same_database
 from perdure._store.postgres import Database, answering
 from perdure._store.schema import Connection
-from perdure._store.sql import shared
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
@@ -58,10 +58,12 @@ async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
                     if config.erasure_database_url:
                         await check_same_database(connection, apps, "PERDURE_ERASURE_DATABASE_URL")
                     temporal_client = await connect(PerdurePlugin(App([], []), config))
-                    # Else it would be gone here, and stay in the Temporal that has it.
-                    bound = await connection.fetchrow(shared("database"))
-                    assert bound is not None
-                    await Exchange(temporal_client, config).check_binding(bound)
+                    # Else it would be gone here, and stay in the Temporal that has it; or the other way round.
+                    binding = await read_binding(connection)
+                    await check_binding(temporal_client, config, binding)
+                    exchange = Exchange(temporal_client, config)
+                    async with exchange.answering():
+                        await exchange.check_holder(binding)
                     rows = Rows(apps, app)
                     eraser = Eraser(connection, rows, temporal_client, config.scope)
                     plan = await rows.erasure_plan(entity)

@@ -107,6 +107,29 @@ class Exchange:
         known = await self.namespace_id()
         return known if known and row["namespace_id"] and row["namespace_id"] != known else None
 
+    async def check_holder(self, row: asyncpg.Record) -> None:
+        """Raise if the keeper has given the mark to another server. A worker must answer for the keeper.
+
+        Raises:
+            NotThisDatabase: another server works with this namespace and scope.
+            TemporalUnavailable: Temporal gave no answer.
+        """
+        if row["mark"] is None:
+            return
+        kept = KeeperState()
+        try:
+            with _not_found_suppressed():
+                handle = self._client.get_workflow_handle_for(Keeper.run, self._id)
+                kept = await handle.query(Keeper.kept, rpc_timeout=_RPC)
+        except RPCError as error:
+            raise TemporalUnavailable(f"Temporal has not answered what database this is ({error})") from error
+        here = incarnation_of(row)
+        if kept.holder and (not here.is_of(kept.holder) or here.timeline < kept.holder.timeline):
+            raise NotThisDatabase(
+                f"another server works with this namespace and scope now ({kept.holder}), and this one is {here}: "
+                f"set PERDURE_DATABASE_URL to that one; or {CLAIM}"
+            )
+
     async def why_lost(self, row: asyncpg.Record) -> str | None:
         """Why this Temporal is not the one that the database worked with, or has lost its data; None = it is that one.
 

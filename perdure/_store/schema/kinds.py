@@ -33,7 +33,10 @@ _ACTS = (
     "drop_rejected",
     "import_row",
 )
-_LOOK = ("status", "feed", "feed_position", "schema_version", "in_doubt_since", "unknown_names", "utc")
+_LOOK = (
+    *("status", "feed", "feed_position", "schema_version", "in_doubt_since", "unknown_names", "utc"),
+    *("database_problem", "incarnation"),
+)
 _OPERATORS = ("resolve", "retry_rejected", "drop_rejected", "import_row", "forget")
 _PRIVATE = ("permitted", "permit", "tenants", "send", "notify_relays")
 """Nobody but the owner needs these: functions with the rights of the owner, and a trigger, call them."""

@@ -2,7 +2,7 @@
 -- the same timeline and system identifier, so these are not read each time. While a dump is being restored over the database, there
 -- is no row, or an old one.
 create or replace function perdure.database_problem() returns text
-language plpgsql stable set search_path = perdure, pg_temp as $$
+language plpgsql stable security definer set search_path = perdure, pg_temp as $$
 declare
     d perdure.database;
     i record;

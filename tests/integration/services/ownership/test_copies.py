@@ -26,6 +26,7 @@ from perdure.servers.postgres_user import let_in, server_account
 from perdure.servers.temporal import TemporalServer
 from perdure.testing.proxy import proxied
 from tests.apps.bodies import app
+from tests.command import APP, perdure
 from tests.deadline import in_time, until
 from tests.integration.services.ownership.conftest import Worlds
 from tests.world import World
@@ -201,12 +202,7 @@ async def test_a_dump_and_a_template_copy_are_told_by_themselves(source: Postgre
         await started(world, "a")
         await world.ended("repeat", "a")
     await started(world, "waits")
-    name = world.dsn.rpartition("/")[2]
-    await world.db.execute(f"create database {name}_d")
-    with tempfile.TemporaryDirectory() as folder:
-        let_in(server_account(), Path(folder))
-        run("pg_dump", "-Fc", "-f", f"{folder}/dump", world.dsn)
-        run("pg_restore", "-d", world.dsn + "_d", f"{folder}/dump")
+    name = await dumped(world)
     await world.db.execute(f"create database {name}_t template {name}_d")
     for tail in ("_d", "_t"):
         other = await worlds.beside(world, source, database=name + tail)
@@ -219,6 +215,52 @@ async def test_a_dump_and_a_template_copy_are_told_by_themselves(source: Postgre
         await moved.ended("repeat", "waits")
     assert world.counterparty.accepted.total() == 2
     assert "another database works with this" in await worlds.refused(world)
+
+
+BY = ("--by", "ann", "--note", "n")
+RESTART, CANCEL = ("restart", "repeat", "a", *BY), ("cancel", "repeat", "waits", *BY)
+RETRY, FORGET = ("retry", "repeat", "waits", *BY), ("forget", "repeat", "a", *APP, "--by", "ann", "--yes")
+
+
+async def test_nobody_acts_from_a_copy_nor_from_the_server_from_which_a_database_was_moved(
+    source: PostgresServer, worlds: Worlds
+) -> None:
+    world = await worlds.on(source)
+    async with world.worker(app):
+        await started(world, "a")
+        await world.ended("repeat", "a")
+    await started(world, "waits")
+    moved = await worlds.beside(world, source, database=await dumped(world) + "_d")
+    for act in (RESTART, CANCEL, RETRY, FORGET, ("status",)):
+        assert "is a copy of the one" in await refusal(moved, act)
+
+    await claimed(moved, What.MOVED)
+    async with moved.worker(app):
+        for act in (RETRY, FORGET):
+            assert "another server works with" in await refusal(world, act)
+        await moved.ended("repeat", "waits")
+        assert await moved.db.fetchval("select count(*) from perdure.finished where id = 'a'") == 1
+        await world.handle("repeat", "a").describe()
+        forgotten = await perdure(moved, *FORGET)
+    assert "1 histories in Temporal" in forgotten.stdout, forgotten.output
+
+
+async def refusal(world: World, act: tuple[str, ...]) -> str:
+    """Run the command, which ends with 1. Returns the reason."""
+    end = await perdure(world, *act)
+    assert end.exit_code == 1, end.output
+    return f"{end.stderr}{end.exception}"
+
+
+async def dumped(world: World) -> str:
+    """Restore a dump of its database beside it. Returns the name, to which the copy's adds `_d`."""
+    name = world.dsn.rpartition("/")[2]
+    await world.db.execute(f"create database {name}_d")
+    with tempfile.TemporaryDirectory() as folder:
+        let_in(server_account(), Path(folder))
+        run("pg_dump", "-Fc", "-f", f"{folder}/dump", world.dsn)
+        run("pg_restore", "-d", world.dsn + "_d", f"{folder}/dump")
+    return name
 
 
 async def test_a_claim_asks_again_where_temporal_gives_no_answer_in_time(

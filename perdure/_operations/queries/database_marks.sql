@@ -1,1 +1,0 @@
-select mark, scope, namespace, namespace_id from perdure.database
