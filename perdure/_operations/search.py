@@ -14,6 +14,8 @@ from perdure._store.sql import queries
 query = queries(__name__)
 
 _TOKEN = re.compile("[0-9a-f]{40}")
+_WITH_GENERATION = re.compile("(.+)~[0-9]+")
+"""An id, and the generation with which `str` of an entity shows it; an id may end like that itself."""
 MOST = 20
 """Of each lifecycle."""
 LOOKED_AT = 20_000
@@ -52,7 +54,10 @@ async def search(connection: Connection, text: str, scope: str | None, reach: Re
         rows += await connection.fetch(query("search_token"), text)
     limits = (MOST, *reach.columns, LOOKED_AT)
     if slash and lifecycle in known and entity_id:
-        rows += await connection.fetch(query("search_ids"), [lifecycle], entity_id.partition("~")[0], *limits)
+        whole = await connection.fetch(query("search_ids"), [lifecycle], entity_id, *limits)
+        rows += whole
+        if not any(row["exact"] for row in whole) and (parts := _WITH_GENERATION.fullmatch(entity_id)):
+            rows += await connection.fetch(query("search_ids"), [lifecycle], parts[1], *limits)
     within = sorted(each for each in known if reach.includes_some(each))
     rows += await connection.fetch(query("search_ids"), within, text, *limits)
     found = dict.fromkeys(Found(**row) for row in rows if reach.includes(row["lifecycle"], row["tenant"]))

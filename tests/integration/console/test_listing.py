@@ -8,6 +8,7 @@ import json
 import re
 from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -146,6 +147,24 @@ async def test_an_id_a_key_or_a_workflow_id_leads_to_the_entity(world: World) ->
         assert "Nothing that you may see has the id" in readable(
             await site.browser("bob", "look:parcel").get("/search", q="k4")
         )
+
+
+async def test_an_id_with_a_tilde_is_looked_for_as_it_is_before_its_end_counts_as_a_generation(world: World) -> None:
+    for entity_id in ("ok3", "ok3~1", "~", "a~b"):
+        await world.db.execute("select perdure.start('plain', $1, '{}')", entity_id)
+    async with open_console(world) as site:
+        ann = site.browser()
+        for text, found in {
+            "plain/ok3~1": "ok3~1",
+            "plain/~": "~",
+            "plain/a~b": "a~b",
+            "plain/ok3~2": "ok3",
+            "plain/ok3~1~4": "ok3~1",
+            "plain/a~b~1": "a~b",
+        }.items():
+            answer = await ann.http.get("/search", params={"q": text})
+            assert unquote(answer.headers.get("location", "")) == f"/entity/plain?id={found}", text
+        assert "Nothing that you may see has the id" in readable(await ann.get("/search", q="plain/~1"))
 
 
 async def test_a_search_finds_what_is_within_reach_behind_any_number_of_others(world: World) -> None:
