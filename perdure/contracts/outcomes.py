@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from perdure.contracts.spans import LONGEST
-from perdure.errors import PerdureError
+from perdure.errors import DeclarationError, PerdureError
 
 Out = TypeVar("Out", covariant=True)
 
@@ -109,8 +109,20 @@ class InDoubt(PerdureError):
         self.why: str = str(why)
 
 
+class _Outcome:
+    """Has no truth value: as a condition, an effect that was not performed would count as true, as a done one does."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise DeclarationError(
+            f"{type(self).__name__} is an outcome of an effect, which has no truth value: match it against "
+            "Done(receipt) and NotPerformed(why), or use isinstance(outcome, Done)"
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Done(Generic[Out]):
+class Done(_Outcome, Generic[Out]):
     """The effect happened. `receipt` is the value that its body, a look-up, a message or a person returned.
 
     Example:
@@ -124,7 +136,7 @@ class Done(Generic[Out]):
 
 
 @dataclass(frozen=True, slots=True)
-class NotPerformed:
+class NotPerformed(_Outcome):
     """The effect ended without being done. The subclass shows how, and `why` gives the reason in a sentence.
 
     `in_doubt` is True if an earlier attempt may have happened.

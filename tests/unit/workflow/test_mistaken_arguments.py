@@ -13,9 +13,10 @@ import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import Effect, Escalate, InDoubt, Lifecycle, state
+from perdure import Done, Effect, Escalate, InDoubt, Lifecycle, state
+from perdure.contracts.outcomes import Abandoned, DifferentInput, Expired, GaveUp, NotPerformed, WasRefused
 from perdure.errors import DeclarationError, InvalidInput
-from perdure.testing import rehearse
+from perdure.testing import START, rehearse
 
 SEND = Effect[str, str]("send", timeout=timedelta(seconds=5), doubt=Escalate())
 NAIVE = datetime(2031, 1, 1)
@@ -75,6 +76,10 @@ class Mistaken(Lifecycle[str, Way]):
         await self.perform(SEND, "x")
         await performing
 
+    async def _go_if_it_is_sent(self) -> None:
+        if await self.perform(SEND, "x", expires_at=START):
+            await self.enter(Way.GOING)
+
 
 def suffix(given: Any) -> Callable[[Any], Awaitable[Any]]:
     """Performs under a suffix."""
@@ -125,6 +130,11 @@ MISTAKES: dict[str, tuple[Callable[[Any], Awaitable[Any]], type[Exception], str]
         DeclarationError,
         "mistaken/1/send is being performed already: await the task that performs it, or, .* give .* another suffix",
     ),
+    "an outcome as a condition": (
+        lambda its: its._go_if_it_is_sent(),
+        DeclarationError,
+        r"Expired is an outcome of an effect, .*: match it against Done\(receipt\) and NotPerformed\(why\)",
+    ),
 }
 
 
@@ -134,3 +144,10 @@ async def test_a_wrong_argument_is_named(mistake: str) -> None:
     with pytest.raises(kind, match=why) as refused:
         await rehearse(Mistaken, mistake, {SEND: [InDoubt("cut")]}, allow_unused=True)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [Done, NotPerformed, WasRefused, Expired, Abandoned, GaveUp, DifferentInput])
+def test_no_outcome_has_a_truth_value(kind: type[Any]) -> None:
+    with pytest.raises(DeclarationError, match=rf"^{kind.__name__} is an outcome of an effect, which") as refused:
+        bool(kind("secret"))
+    assert "secret" not in str(refused.value)
