@@ -65,13 +65,11 @@ class TlsProxy:
         self._host, _, port = target.partition(":")
         self._target_port = int(port)
         self._server: asyncio.Server
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def change(self, context: ssl.SSLContext) -> None:
         """From now on by `context`; connections that are open are cut."""
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
+        await self.close()
         self.context = context
         await self.listen()
 
@@ -84,42 +82,43 @@ class TlsProxy:
     async def close(self) -> None:
         """End it, and what is open."""
         self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
+        serving = list(self._serving)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with self._open(writer):
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        with suppress(asyncio.CancelledError):  # asyncio logs an error where the task of a connection is cancelled
+            await self._relay(reader, writer)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with _open(writer):
             if self._postgres:
                 assert await reader.readexactly(len(SSL_REQUEST)) == SSL_REQUEST
                 writer.write(b"S")
-                await _start_tls(writer, self.context)
+                await writer.start_tls(self.context)
             shown = writer.get_extra_info("peercert")
             self.serials.append(int(shown["serialNumber"], 16))
             far_reader, far_writer = await asyncio.open_connection(self._host, self._target_port)
-            async with self._open(far_writer):
+            async with _open(far_writer):
                 await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
 
-    @asynccontextmanager
-    async def _open(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """Close it at the end, also where the other side ends the connection before anything is read."""
-        self._writers.add(writer)
-        try:
-            with suppress(OSError, asyncio.IncompleteReadError):
-                yield
-        finally:
-            self._writers.discard(writer)
-            writer.close()
 
-
-async def _start_tls(writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
-    """Begin TLS. Where the connection is cut meanwhile, asyncio leaves the writer without a transport, so nobody could
-    close it."""
-    before = writer.transport
+@asynccontextmanager
+async def _open(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Close it at the end, also where the other side ends the connection before anything is read."""
     try:
-        await writer.start_tls(context)
-    except AttributeError as error:
-        writer._transport = before  # type: ignore[attr-defined]
-        raise ConnectionResetError("the connection was cut before TLS began") from error
+        with suppress(OSError, asyncio.IncompleteReadError):
+            yield
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
+    finally:
+        writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

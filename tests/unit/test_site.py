@@ -103,7 +103,7 @@ def test_each_sql_function_that_an_app_or_a_person_may_call_is_there() -> None:
     files = {file.stem for file in (Path(schema.__file__).parent / "functions").glob("*.sql")}
     granted = {name for kind in reference.CALLERS for name in RIGHTS[kind].functions or ()}
     found = reference.sql_functions()
-    assert {each.name for each in found} == granted - {"forget"}
+    assert {each.name for each in found} == granted - {"forget", "incarnation"}
     assert granted <= files
     assert [each.name for each in found if not (each.comment and each.result)] == []
     assert {each.name for each in found if Kind.APP in each.callers} == set(RIGHTS[Kind.APP].functions or ())
