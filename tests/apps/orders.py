@@ -1,4 +1,5 @@
-"""An order that is charged once and packed when a message says so; three that are written wrongly; and a greeting."""
+"""An order that is charged once and packed when a message says so; one whose charge a message confirms; three that are
+written wrongly; and a greeting."""
 
 from __future__ import annotations
 
@@ -61,6 +62,33 @@ class OrderLifecycle(Lifecycle[Order, Stage]):
 
     def snapshot(self) -> Packed:
         return Packed(packed=self.packed)
+
+
+@workflow.defn(name="confirmed")
+class Confirmed(Lifecycle[Order, Stage]):
+    """Takes the message of the other side as proof of a charge in doubt."""
+
+    effects = (CHARGE,)
+
+    def __init__(self) -> None:
+        self.charge: Charge | None = None
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        self.charge = self.charge or self.restore(Charge)
+        match await self.perform(CHARGE, order, confirmed_by=lambda: self.charge):
+            case Done():
+                await self.enter(Stage.PACKING)
+                await self.enter(Stage.DONE)
+            case NotPerformed(why):
+                await self.enter(Stage.FAILED, why)
+
+    @workflow.signal
+    def charged(self, charge: Charge) -> None:
+        self.charge = charge
+
+    def snapshot(self) -> Charge | None:
+        return self.charge
 
 
 @workflow.defn(name="hasty")

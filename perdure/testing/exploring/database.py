@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure._store.memory import MemoryStore
 from perdure._store.record import Doubt, Record
 from perdure._wire.carried import Remembered
-from perdure._wire.writes import Answer, EffectView, Gate, Move, Write
+from perdure._wire.writes import Answer, EffectView, Gate, Move, Verdict, Write
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
@@ -136,6 +136,9 @@ class Connection:
         while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
         answer = await database.store.write(write, patience=patience)
+        fence, stored = write.fence, answer.verdict is Verdict.STORED
+        if fence is not None and fence.by == "message" and stored and world.subject.confirms_at_random:
+            world.observed.settled_by_person.add(fence.key)
         if write.move is not None and write.move.final and answer.gate is Gate.OPEN:
             entity = Entity(write.lifecycle, write.id, write.generation)
             effects = database._effects(entity)

@@ -82,7 +82,7 @@ class Evidence:
         moves: what the mirror has shown, oldest first.
         states: what the lifecycle declares.
         skipped: states that the mirror may not have shown: their write came after that of a later state, or not at all.
-        settled_by_person: keys of effects that a person has resolved.
+        settled_by_person: keys of effects that a person has resolved, or a message has confirmed.
         records_lost: whether the database has lost the records of attempts.
         on_record_at_end: keys of the effects that the fence had on record when their generation ended.
         newer_than_end: keys of the effects that it had on record by a later order than that of the end.

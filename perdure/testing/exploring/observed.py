@@ -22,7 +22,7 @@ class Observed:
         performed_again: keys that a run has performed more than once, or that had ended before a retry.
         policies: doubt policies of performances that have one of their own, by key.
         expires_at: time after which no attempt begins, by key; None = the author's code has performed it without one.
-        settled_by_person: keys of effects that a person has resolved.
+        settled_by_person: keys of effects that a person has resolved, or a message has confirmed.
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
         skipped: states whose write came late, or was not answered.

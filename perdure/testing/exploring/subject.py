@@ -41,6 +41,11 @@ class Subject:
     secret: str | None = None
     acts: Mapping[str, Act] = field(default_factory=dict)
 
+    @property
+    def confirms_at_random(self) -> bool:
+        """Whether a message may confirm what was not done: those of an author come at random moments."""
+        return bool(self.messages) and self.secret is None
+
     def app_with(self, lifecycle: str) -> App:
         """The first build that has a lifecycle."""
         return next(app for _, app in sorted(self.builds.items()) if lifecycle in app.lifecycles)

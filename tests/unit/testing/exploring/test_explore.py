@@ -22,7 +22,19 @@ from perdure.testing.exploring.judge import judge_keys
 from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 from tests.apps.magazines import Issues, Magazine, Reader, charge_month, say_goodbye
-from tests.apps.orders import CHARGE, GREET, Charge, Drawing, Greeting, Hasty, Order, OrderLifecycle, Stage, Unkept
+from tests.apps.orders import (
+    CHARGE,
+    GREET,
+    Charge,
+    Confirmed,
+    Drawing,
+    Greeting,
+    Hasty,
+    Order,
+    OrderLifecycle,
+    Stage,
+    Unkept,
+)
 from workflows.comments.comment_notification import CommentNotification
 
 SEEDS = range(40)
@@ -81,6 +93,11 @@ def test_a_comment_notification_keeps_every_promise() -> None:
 
 def test_an_order_keeps_every_promise() -> None:
     explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", "ann")], once=[CHARGE], runs=60)
+
+
+def test_an_order_whose_charge_a_message_confirms_keeps_every_promise() -> None:
+    messages = [("charged", Charge(id="ch_1"))]
+    explore(Confirmed, ORDER, other_side=RECEIPT, messages=messages, once=[CHARGE], runs=60)
 
 
 def test_a_magazine_of_some_months_whose_effects_have_their_own_bodies_keeps_every_promise() -> None:

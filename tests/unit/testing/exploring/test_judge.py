@@ -23,6 +23,13 @@ from perdure.testing.exploring.programs import Place, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 
 plain = memory._move
+UNCALLED = Scenario(
+    seed=1,
+    given=Program(steps=[["perform", "escalate", "p1", {"confirmed": True}]]),
+    calls={"escalate": ["lost before"]},
+    events=(Event(20.0, "message"),),
+)
+"""The connection breaks before the other side has done anything, and a message comes."""
 UNKNOWN = Scenario(
     seed=1164,
     given=Program(steps=[["race", [[["until", 38], ["perform", "escalate-inline", "p1", {}]], [["messages", 1]]]]]),
@@ -185,6 +192,12 @@ def test_an_attempt_that_begins_after_the_result_of_another_input_is_found(monke
     assert shown(LATER) == []
     monkeypatch.setattr(Performance, "_may_begin", lambda self, settled: False)
     assert shown(LATER) == ["done after the author's code went on"]
+
+
+def test_a_message_that_confirms_what_the_other_side_has_not_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(UNCALLED) == []
+    monkeypatch.setattr(Interpreter, "confirmation", lambda self, slot: "done" if self.received else None)
+    assert "reported as done, and was not" in shown(UNCALLED)
 
 
 def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
