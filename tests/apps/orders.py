@@ -1,5 +1,5 @@
-"""An order that is charged once and packed when a message says so; one whose charge a message confirms; three that are
-written wrongly; and a greeting."""
+"""An order that is charged once and packed when a message says so; one whose charge a message confirms, and one that
+several people approve; three that are written wrongly; and a greeting."""
 
 from __future__ import annotations
 
@@ -89,6 +89,32 @@ class Confirmed(Lifecycle[Order, Stage]):
 
     def snapshot(self) -> Charge | None:
         return self.charge
+
+
+class Approvals(BaseModel):
+    by: list[str] = []
+
+
+@workflow.defn(name="approved")
+class Approved(Lifecycle[Order, Stage]):
+    """Is packed when as many people have approved as its number says."""
+
+    def __init__(self) -> None:
+        self.approvals = Approvals()
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        self.approvals.by[:0] = (self.restore(Approvals) or Approvals()).by
+        await self.wait_for(lambda: len(set(self.approvals.by)) >= order.number)
+        await self.enter(Stage.PACKING)
+        await self.enter(Stage.DONE)
+
+    @workflow.signal
+    def approve(self, by: str) -> None:
+        self.approvals.by.append(by)
+
+    def snapshot(self) -> Approvals:
+        return self.approvals
 
 
 @workflow.defn(name="hasty")

@@ -31,7 +31,7 @@ from perdure.testing.exploring.scenario import Event, Finding, Scenario
 from perdure.testing.exploring.scenario_end import ScenarioEnd, end_of
 from perdure.testing.exploring.subject import Subject, bodies_of
 from perdure.testing.exploring.virtual_time import PAUSE
-from perdure.testing.exploring.world import World
+from perdure.testing.exploring.world import HELP, World
 from perdure.testing.script import ScriptError
 
 Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
@@ -60,9 +60,9 @@ class AuthorsExplorer(Explorer):
         check: Callable[[ScenarioEnd], None] | None,
         mistakes: Sequence[ScriptError],
     ) -> None:
-        super().__init__(subject, given)
-        self._check, self._mistakes = check, mistakes
         self._course = _course_of(subject, given(Random(0)))
+        super().__init__(replace(subject, sends=max(subject.sends, self._course.messages)), given)
+        self._check, self._mistakes = check, mistakes
 
     def scenario(self, seed: int) -> Scenario:
         """See base class. Faults and events come in the whole life of the lifecycle."""
@@ -105,12 +105,14 @@ class Course:
         places: how often each place is reached where a fault may come.
         pauses: the long ones, each from one second to another.
         calls: how often each effect is called, by its first name.
+        messages: how many it needs; 0 if it does not end.
     """
 
     moments: Sequence[float] = (0.0,)
     pauses: Sequence[tuple[float, float]] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     calls: Mapping[str, int] = field(default_factory=dict)
+    messages: int = 0
 
     def calm(self, one: Scenario, random: Random) -> Scenario:
         """A scenario with messages in the pauses, and new runs."""
@@ -171,7 +173,8 @@ def of_lifecycle(
         raise ScriptError(f"given: {error}") from None
     app = App([lifecycle], bodies_of(lifecycle))
     names = frozenset(each.identity for each in once)
-    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
+    sends = max(Subject.sends, len(messages))
+    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages), sends=sends)
     return AuthorsExplorer(subject, makes, check, mistakes)
 
 
@@ -195,11 +198,12 @@ class _Timed(World):
         pauses = [(before, after) for before, after in pairs if after - before >= PAUSE / 2]
         moments = [0.0, *(after for _, after in pauses)]
         calls = {what.partition(" ")[2]: count for (place, what), count in self.seen.items() if place == "call"}
-        return Course(moments, pauses, dict(self.incidents.reached), calls)
+        messages = 0 if self.findings else len(self.database.rows["1"].messages)
+        return Course(moments, pauses, dict(self.incidents.reached), calls, messages)
 
 
 def _course_of(subject: Subject, given: Any) -> Course:
-    world = _Timed(subject, given)
+    world = _Timed(replace(subject, sends=HELP), given)
     with quiet():
         world.play(Entity(subject.lifecycle, "1"))
     return world.course

@@ -78,7 +78,8 @@ def explore(
         other_side: for each effect and step (its contract is the key): the receipt, or a function that makes it from
             the input. A look-up finds the receipt of the effect whose policy has it.
         messages: signals that arrive at random moments, in this order: name, and payload, None, or a function that
-            makes the payload from the message's number. After the last one the first follows.
+            makes the payload from the message's number. After the last one the first follows: at least four are sent,
+            and as many as the lifecycle needs without a disturbance.
         once: effects that may happen once at most for an entity, under whatever key.
         check: a rule of your own: a function that asserts what must hold at the end of each scenario.
         seed: the first scenario's; the others follow it.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
 
 _NAME = "a person"
-_MOST_MESSAGES = 4
 GIVEN_UP = re.compile(r"(?P<key>\S+) was given up, so a retry would make no call: use send_again")
 """The part of the refusal of a retry that names the effect to send again instead."""
 
@@ -120,7 +119,7 @@ class People:
                 self.send_again(entity)
             self.retry(entity)
             return True
-        if len(row.messages) < max(_MOST_MESSAGES, len(world.subject.messages)) and world.subject.messages:
+        if world.subject.messages and len(row.messages) < world.subject.sends:
             world.relay.send(row)
             return True
         return False

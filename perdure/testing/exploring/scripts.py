@@ -12,7 +12,10 @@ from perdure.testing.exploring.scenario import Finding, Scenario
 _ROUND_WITHOUT_END = "It goes round without end. If it is only long, explore an input with fewer rounds."
 _ADVICE = {
     "done twice": "An effect that ended in doubt may have happened: perform it again under the same suffix only.",
-    "stands still": "Nothing can wake it: no timer, no attempt, none of `messages`, and nobody is asked to retry.",
+    "stands still": (
+        "Nothing wakes it: no timer, no attempt, none of the messages that were sent, and nobody is asked to retry. "
+        "If it waits for more messages, list more of them in `messages`."
+    ),
     "never ends": _ROUND_WITHOUT_END,
     "runs without end": _ROUND_WITHOUT_END,
 }

@@ -29,6 +29,7 @@ class Subject:
         receipts: for each effect, look-up and step, by its first name: what makes its receipt from its input.
         once: first names of effects that each entity may cause once at most, under whatever key.
         messages: signals that arrive at random: name and payload, or what makes it from the message's number.
+        sends: how many messages people send to a lifecycle that waits for nothing else.
         secret: personal data in the input, which may be found in payloads only; None = there is none to be looked for.
         acts: for each step that does something in the application's database: that, from its input.
     """
@@ -38,6 +39,7 @@ class Subject:
     receipts: Mapping[str, Callable[[Any], Any]]
     once: frozenset[str] = frozenset()
     messages: tuple[tuple[str, Any], ...] = ()
+    sends: int = 4
     secret: str | None = None
     acts: Mapping[str, Act] = field(default_factory=dict)
 

@@ -52,7 +52,7 @@ LARGEST_RECEIPT = 2_000
 MOST_ACTIVATIONS = 3_000
 MOST_RUNS = 120
 LONGEST = timedelta(days=2)
-_HELP = 80
+HELP = 80
 """Number of acts of people, after which the scenario counts as endless."""
 
 
@@ -141,7 +141,7 @@ class World:
 
     def _until_over(self, entity: Entity) -> None:
         began = self.loop.time()
-        for _ in range(_HELP):
+        for _ in range(HELP):
             self._run()
             if self.findings:
                 return
@@ -156,9 +156,11 @@ class World:
                 execution = self.temporal.executions.get(still[0].workflow_id(None))
                 status = self.people.status(execution) if execution and execution.open else None
                 shown = "it has no workflow" if status is None else _shown(status)
-                self.found("stands still", f"{still[0]} {shown}")
+                sent = len(self.database.rows[still[0].id].messages)
+                after = f", after {sent} messages" if self.subject.messages else ""
+                self.found("stands still", f"{still[0]} {shown}{after}")
                 return
-        self.found("never ends", f"{entity}: people helped {_HELP} times, {self.loop.time():.0f} s")
+        self.found("never ends", f"{entity}: people helped {HELP} times, {self.loop.time():.0f} s")
 
     def is_over(self, entity: Entity) -> bool:
         """Whether an entity has ended, with its workflow."""

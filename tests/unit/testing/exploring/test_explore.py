@@ -25,6 +25,7 @@ from tests.apps.magazines import Issues, Magazine, Reader, charge_month, say_goo
 from tests.apps.orders import (
     CHARGE,
     GREET,
+    Approved,
     Charge,
     Confirmed,
     Drawing,
@@ -98,6 +99,16 @@ def test_an_order_keeps_every_promise() -> None:
 def test_an_order_whose_charge_a_message_confirms_keeps_every_promise() -> None:
     messages = [("charged", Charge(id="ch_1"))]
     explore(Confirmed, ORDER, other_side=RECEIPT, messages=messages, once=[CHARGE], runs=60)
+
+
+def test_an_order_that_needs_more_messages_than_are_listed_keeps_every_promise() -> None:
+    explore(Approved, Order(number=6), messages=[("approve", "person {}".format)], runs=60)
+
+
+def test_an_order_that_needs_other_messages_than_are_listed_is_found() -> None:
+    found = r"stands still: .*, after 4 messages\n.* list more of them in `messages`"
+    with pytest.raises(ExplorationFailed, match=found):
+        explore(Approved, Order(number=2), messages=[("approve", "ann")])
 
 
 def test_a_magazine_of_some_months_whose_effects_have_their_own_bodies_keeps_every_promise() -> None:
