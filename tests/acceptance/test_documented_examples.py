@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import types
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
@@ -20,6 +20,10 @@ from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from perdure.testing import START
+from perdure.testing.exploring.authors import of_lifecycle
+from perdure.testing.exploring.scenario import Event, Scenario
+from perdure.testing.exploring.scenario_end import end_of
 from tests.nested import outside_pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
@@ -38,6 +42,13 @@ async def _run(folder: Path, *arguments: str, **environment: str) -> tuple[int |
     return process.returncode, output
 
 
+def _order(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    order = types.ModuleType("order")
+    monkeypatch.setitem(sys.modules, "order", order)  # type hints are looked up there
+    exec(FILES["order.py"], order.__dict__)
+    return order
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, code in FILES.items():
@@ -54,6 +65,22 @@ def test_a_small_lifecycle_is_small(name: str, most: int) -> None:
 async def test_documented_examples_pass_mypy_strict(folder: Path) -> None:
     status, output = await _run(folder, "mypy", "--strict", "order.py", "comments.py")
     assert status == 0, output
+
+
+def test_a_cancel_after_a_restore_pays_back_what_was_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = _order(monkeypatch)
+    given = order.Order(number=1, cents=500, item="book", reserve_by=START + timedelta(hours=1))
+    receipts = {order.charge: "payment-1", order.reserve: "reservation-1", order.refund: "refund-1"}
+    scenario = Scenario(
+        seed=1,
+        given=given,
+        calls={"reserve": ["not done"] * 60},
+        events=(Event(20.0, "restore", 2.0), Event(60.0, "cancel")),
+        builds=(0,),
+    )
+    explorer = of_lifecycle(order.OrderLifecycle, given, receipts, [], [order.charge, order.refund])
+    end = end_of(explorer.world(scenario), Entity("order", "1"))
+    assert (end.state, end.done(order.charge), end.done(order.refund)) == (order.Stage.CANCELLED, 1, 1)
 
 
 async def test_tests_of_documented_examples_pass(
@@ -86,9 +113,7 @@ async def test_a_request_of_an_order_sorts_the_answers(
     async def answer(request: web.BaseRequest) -> web.Response:
         return web.Response(status=status)
 
-    order = types.ModuleType("order")
-    monkeypatch.setitem(sys.modules, "order", order)  # type hints are looked up there
-    exec(FILES["order.py"], order.__dict__)
+    order = _order(monkeypatch)
     async with RawTestServer(answer) as server:
         monkeypatch.setenv("SHOP_API", str(server.make_url("/")))
         attempt = Attempt(Key.of(Entity("order", "17"), "charge"), 1, datetime.now(UTC), boot_clock() + 60)
