@@ -20,6 +20,7 @@ from perdure._operations.undone import to_send_again
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
+from perdure._store.schema.kinds import Kind
 from perdure._store.sql import queries
 from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.app import App
@@ -260,7 +261,7 @@ class Acts:
 
     @asynccontextmanager
     async def _transaction(self, entity: Entity) -> AsyncIterator[Connection]:
-        with refusals(str(entity)):
+        async with refusals(self.pool, str(entity), Kind.OPERATOR):
             try:
                 async with self.pool.acquire() as connection, connection.transaction():
                     await connection.execute(_PATIENCE)

@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._reconcile.recovery.closed import HOW_IT_CLOSED
 from perdure._store.finding_kinds import UNFINISHED
 from perdure._store.postgres import Pool
+from perdure._store.schema.kinds import Kind
 from perdure._store.sql import queries, shared
 from perdure._text.shown import command
 from perdure._wire.requests import OperatorRequest
@@ -45,7 +46,7 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
         NotNow: something of it runs, or is on its way, or a reconciliation may still record its end.
         TemporalUnavailable, DatabaseUnavailable: no answer.
     """
-    with refusals(str(entity)):
+    async with refusals(pool, str(entity), Kind.OPERATOR):
         seen = await pool.fetchrow(
             shared("identity"),
             entity.lifecycle,
@@ -56,7 +57,7 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
     if how == _NORMALLY:
         await _check_left(pool, entity, seen["generation"])
     why = f"retry, started again from its record, since its workflow {how}"
-    with refusals(str(entity)):
+    async with refusals(pool, str(entity), Kind.OPERATOR):
         begun = await pool.fetchval(
             "select perdure.start_again($1, $2, $3, $4, $5, $6)",
             *(entity.lifecycle, entity.id, seen["generation"], seen["version"], asked.by),
@@ -84,7 +85,7 @@ async def _how_it_closed(workflows: Workflows, entity: Entity) -> str:
 
 async def _check_left(pool: Pool, entity: Entity, generation: int) -> None:
     """Raise NotNow unless a reconciliation has left it: the end that the workflow has taken comes first."""
-    with refusals(str(entity)):
+    async with refusals(pool, str(entity), Kind.OPERATOR):
         left = await pool.fetchval(query("left_unfinished"), UNFINISHED.name, entity.lifecycle, entity.id, generation)
     if not left:
         now = command("reconcile", "--now", entity.lifecycle, entity.id)

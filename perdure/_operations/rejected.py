@@ -11,6 +11,7 @@ from perdure._operations.reach import EVERYTHING, Reach
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
+from perdure._store.schema.kinds import Kind
 from perdure._store.sql import queries
 from perdure._wire.requests import OperatorRequest
 from perdure.client.reading import refusals
@@ -154,7 +155,10 @@ async def drop_rejected(pool: Pool, seq: int, asked: OperatorRequest) -> str:
 
 
 async def _carry_out(pool: Pool, call: str, seq: int, asked: OperatorRequest, *given: str | None) -> str:
-    with refusals(f"rejected {seq}"):
-        async with pool.acquire() as connection, connection.transaction():
-            await connection.execute(_PATIENCE)
-            return str(await connection.fetchval(call, seq, asked.by, asked.note, *given))
+    async with (
+        refusals(pool, f"rejected {seq}", Kind.OPERATOR),
+        pool.acquire() as connection,
+        connection.transaction(),
+    ):
+        await connection.execute(_PATIENCE)
+        return str(await connection.fetchval(call, seq, asked.by, asked.note, *given))

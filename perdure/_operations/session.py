@@ -26,7 +26,6 @@ from perdure.errors import NotPermitted, TemporalUnavailable
 from perdure.settings import Settings
 
 _READING = bounds(lock="15s", statement="60s")
-_OPERATOR = granted(Kind.OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +46,23 @@ class Session:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
         """A short transaction, with a person's patience."""
-        with answering(), permitting(_OPERATOR):
-            async with self.pool.acquire() as connection, connection.transaction(readonly=True):
-                await connection.execute(_READING)
-                yield connection
+        async with self._transaction(readonly=True) as connection:
+            yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Connection]:
         """A short transaction that may write, with a person's patience."""
-        with answering(), permitting(_OPERATOR):
-            async with self.pool.acquire() as connection, connection.transaction():
+        async with self._transaction(readonly=False) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self, *, readonly: bool) -> AsyncIterator[Connection]:
+        with answering():
+            async with (
+                permitting(self.pool, Kind.OPERATOR),
+                self.pool.acquire() as connection,
+                connection.transaction(readonly=readonly),
+            ):
                 await connection.execute(_READING)
                 yield connection
 
@@ -96,11 +102,12 @@ async def session(config: Settings, app: App | None, asked: OperatorRequest, pat
     database = Database(config.database_url, most=config.connections, closed_path=True)
     pool = await database.open()
     try:
-        with answering(), permitting(_OPERATOR):
-            async with pool.acquire() as connection:
-                await schema.check(connection)
-                await check_rights(connection)
-            yield Session(config, pool, app, asked, timedelta(seconds=patience))
+        with answering():
+            async with permitting(pool, Kind.OPERATOR):
+                async with pool.acquire() as connection:
+                    await schema.check(connection)
+                    await check_rights(connection)
+                yield Session(config, pool, app, asked, timedelta(seconds=patience))
     finally:
         await database.close()
 
@@ -116,6 +123,4 @@ async def check_rights(connection: Connection) -> None:
     may = "select has_function_privilege('perdure.note(text, text, text, text)', 'execute')"
     if not await connection.fetchval(may):
         role = await connection.fetchval("select current_user")
-        raise NotPermitted(
-            f"the role {role!r} may not act: an owner of the schema runs `perdure grant {role} --as operator`"
-        )
+        raise NotPermitted(f"the role {role!r} may not act: {await granted(connection, Kind.OPERATOR)}")

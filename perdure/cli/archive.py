@@ -20,7 +20,7 @@ from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure.cli.acting import confirm
 from perdure.cli.cli import MEND, cli
-from perdure.cli.database import OWNER, opened, transaction
+from perdure.cli.database import opened, transaction
 from perdure.cli.printing import moment, print_json, print_line, print_table
 from perdure.settings import settings
 
@@ -165,7 +165,7 @@ def _paths(month: Month) -> list[str]:
 @asynccontextmanager
 async def _work() -> AsyncIterator[Connection]:
     """A connection for long work, on a database whose schema fits."""
-    async with opened(OWNER), working(settings().database_url) as connection:
+    async with opened(), working(settings().database_url) as connection:
         yield connection
 
 

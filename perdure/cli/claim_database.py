@@ -10,7 +10,6 @@ import typer
 from perdure._services.ownership.claiming import What, claim, look
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.schema.kinds import Kind
-from perdure._store.schema.rights import granted
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
@@ -51,7 +50,7 @@ def claim_database(
 
 async def _claim(what: What, yes: bool) -> None:
     config = settings()
-    async with opened(granted(Kind.WORKER)) as pool:
+    async with opened(Kind.WORKER) as pool:
         exchange = Exchange(await connect(PerdurePlugin(App([], []), config)), config)
         async with pool.acquire() as connection:
             print_line(str(await look(connection)))

@@ -15,7 +15,7 @@ from perdure._store.connecting import STATEMENT_ERRORS
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
-from perdure._store.schema.rights import granted, permitting
+from perdure._store.schema.rights import OWNER, permitting
 from perdure.errors import DatabaseUnavailable, NoSuchEntity
 from perdure.settings import settings
 
@@ -23,16 +23,12 @@ PATIENCE = bounds(lock="15s", statement="60s")
 """For a person, who waits longer than a worker does: a relay may hold an entity for as long as a call to Temporal."""
 
 
-OWNER = "run it as the owner of the schema"
-"""The way out for a role that lacks a right which no grant of Perdure's gives."""
-
-
 @asynccontextmanager
-async def opened(way_out: str) -> AsyncIterator[Pool]:
+async def opened(*kinds: Kind) -> AsyncIterator[Pool]:
     """Connections to the database that PERDURE_DATABASE_URL names, for what takes longer than a transaction.
 
     Args:
-        way_out: for a role that may not do it.
+        kinds: of roles that may do it; none = only the owner of the schema may.
 
     Raises:
         DatabaseUnavailable: no PostgreSQL answers, or it takes no writes.
@@ -40,11 +36,12 @@ async def opened(way_out: str) -> AsyncIterator[Pool]:
         NotPermitted: this role may not do it.
     """
     async with _connections() as pool:
-        with answering(), permitting(way_out):
-            async with pool.acquire() as connection:
+        with answering():
+            async with permitting(pool, *kinds), pool.acquire() as connection:
                 await schema.check(connection)
-        with answering(STATEMENT_ERRORS), permitting(way_out):  # what it prints may be refused by the system
-            yield pool
+        with answering(STATEMENT_ERRORS):  # what it prints may be refused by the system
+            async with permitting(pool, *kinds):
+                yield pool
 
 
 @asynccontextmanager
@@ -56,7 +53,7 @@ async def transaction() -> AsyncIterator[Connection]:
         SchemaMismatch: its schema is missing, too old or too new.
         NotPermitted: this role is not the owner.
     """
-    async with begun(OWNER, reads=False) as connection:
+    async with begun(reads=False) as connection:
         yield connection
 
 
@@ -69,7 +66,7 @@ async def reading() -> AsyncIterator[Connection]:
         NoSuchEntity: the reader found none. The error names a standby, which may not have received it.
         NotPermitted: this role may not read the tables.
     """
-    async with begun(granted(Kind.READER), reads=True) as connection:
+    async with begun(Kind.READER, reads=True) as connection:
         try:
             yield connection
         except NoSuchEntity as error:
@@ -79,17 +76,22 @@ async def reading() -> AsyncIterator[Connection]:
 
 
 @asynccontextmanager
-async def begun(way_out: str, *, reads: bool) -> AsyncIterator[Connection]:
+async def begun(*kinds: Kind, reads: bool, way_out: str = OWNER) -> AsyncIterator[Connection]:
     """A transaction in the database that PERDURE_DATABASE_URL names; see `transaction` and `reading`.
 
     Args:
-        way_out: for a role that may not do it.
+        kinds: of roles that may do it.
         reads: whether it changes nothing.
+        way_out: for a role that may not do it, if there is no such kind.
     """
     isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
     async with _connections(closed_path=True) as pool:
-        with answering(), permitting(way_out), _unlocked():
-            async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
+        with answering(), _unlocked():
+            async with (
+                permitting(pool, *kinds, way_out=way_out),
+                pool.acquire() as connection,
+                connection.transaction(isolation=isolation, readonly=reads),
+            ):
                 await schema.check(connection)
                 await connection.execute(PATIENCE)
                 yield connection

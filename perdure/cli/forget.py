@@ -24,7 +24,7 @@ from perdure.app import App
 from perdure.cli.acting import confirm
 from perdure.cli.app_option import AppOption, required
 from perdure.cli.cli import MEND, cli
-from perdure.cli.database import OWNER, opened
+from perdure.cli.database import opened
 from perdure.cli.printing import complain, print_line, print_note
 from perdure.cli.who import By, request
 from perdure.contracts.keys import Entity
@@ -52,7 +52,7 @@ def forget(
 async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
     config = settings()
     try:
-        async with opened(OWNER) as pool, _erasing() as apps:
+        async with opened() as pool, _erasing() as apps:
             with answering():
                 async with pool.acquire() as connection:
                     if config.erasure_database_url:

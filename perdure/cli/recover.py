@@ -13,7 +13,6 @@ from perdure._reconcile.recovery.temporal import rebind, why_lost
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Pool
 from perdure._store.schema.kinds import Kind
-from perdure._store.schema.rights import granted
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
@@ -73,7 +72,7 @@ def recover_all(
 
 
 async def _recover(config: Settings, by: str, note: str, put_back: bool, yes: bool) -> Recovered:
-    async with opened(granted(Kind.WORKER)) as pool:
+    async with opened(Kind.WORKER) as pool:
         temporal_client = await connect(PerdurePlugin(App([], []), config))
         await _bind(pool, Exchange(temporal_client, config), put_back, yes)
         what = "Temporal was put back" if put_back else "no workflow in Temporal"

@@ -22,11 +22,10 @@ from perdure._operations.rejected import (
 from perdure._operations.selection import check_lifecycle
 from perdure._store.postgres import Pool
 from perdure._store.schema.kinds import Kind
-from perdure._store.schema.rights import granted
 from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
-from perdure.cli.database import opened, reading
+from perdure.cli.database import begun, opened, reading
 from perdure.cli.printing import MOST, complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
 from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow, NotPermitted
@@ -160,7 +159,7 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
         DatabaseUnavailable: so many in a row had no answer that one entity is not the cause.
     """
     accepted = failed = in_a_row = 0
-    async with opened(granted(Kind.OPERATOR)) as pool:
+    async with opened(Kind.OPERATOR) as pool:
         for seq in seqs:
             try:
                 kind = await act(pool, seq)
@@ -169,7 +168,7 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
                 if in_a_row == UNANSWERED:
                     raise
                 failed += 1
-                complain(f"{seq}: {error}")
+                complain(f"{seq}: {error} [{error.code}]")
                 continue
             in_a_row = 0
             accepted += 1
@@ -179,7 +178,7 @@ async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tup
 
 
 async def _starts_last(seqs: Sequence[int]) -> list[int]:
-    async with reading() as connection:
+    async with begun(Kind.OPERATOR, reads=True) as connection:
         return await starts_last(connection, seqs)
 
 

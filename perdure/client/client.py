@@ -93,17 +93,21 @@ class Client:
         Raises:
             DatabaseUnavailable: PostgreSQL does not answer.
             SchemaMismatch: the schema is missing, too old or too new.
+            NotPermitted: nothing was granted to the database role; the message has the command.
         """
         from perdure._store import schema
-        from perdure._store.postgres import Database
+        from perdure._store.postgres import Database, answering
+        from perdure._store.schema.kinds import Kind
+        from perdure._store.schema.rights import permitting
         from perdure.settings import settings
 
         config = config or settings()
         database = Database(config.database_url, most=config.connections)
         pool = await database.open()
         try:
-            async with pool.acquire() as connection:
-                await schema.check(connection)
+            with answering():
+                async with permitting(pool, Kind.APP, Kind.READER), pool.acquire() as connection:
+                    await schema.check(connection)
             yield cls(pool, temporal_client, config=config, app=app)
         finally:
             await database.close()

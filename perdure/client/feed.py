@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,10 @@ import asyncpg
 
 from perdure._store.bounds import bounds
 from perdure._store.postgres import answering
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import permitting
 from perdure.client.records import Event
-from perdure.errors import DatabaseUnavailable, InvalidPosition, NotPermitted
+from perdure.errors import DatabaseUnavailable, InvalidPosition
 from perdure.logs import log_event
 
 if TYPE_CHECKING:
@@ -54,14 +56,14 @@ async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[
 
 async def position(pool: Pool, since: datetime | None) -> str:
     """A first position; see `Client.feed_position`."""
-    with _answering():
+    async with _answering(pool):
         return str(await pool.fetchval("select perdure.feed_position($1)", since))
 
 
 async def _page(pool: Pool, after: str | None) -> list[Event]:
     call = "select * from perdure.feed($1, $2)"
     try:
-        with _answering():
+        async with _answering(pool):
             try:
                 rows = await pool.fetch(call, after, PAGE, timeout=_PATIENCE)
             except asyncpg.QueryCanceledError:  # the pool's statement_timeout is meant for writes
@@ -74,12 +76,11 @@ async def _page(pool: Pool, after: str | None) -> list[Event]:
     return [Event(**row) for row in rows]
 
 
-@contextmanager
-def _answering() -> Iterator[None]:
+@asynccontextmanager
+async def _answering(pool: Pool) -> AsyncIterator[None]:
     try:
         with answering():
-            yield
+            async with permitting(pool, Kind.READER, Kind.APP):
+                yield
     except asyncpg.LockNotAvailableError as error:  # such as of a migration; it is of the class of an invalid position
         raise DatabaseUnavailable("the feed: another transaction holds a lock on it: try again later") from error
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"the feed: {error.args[0]}: an owner of the schema grants it by `perdure grant`") from error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,8 @@ import asyncpg
 from pydantic import TypeAdapter
 
 from perdure._store.postgres import Pool, answering
+from perdure._store.schema.kinds import RIGHTS, Kind
+from perdure._store.schema.rights import granted
 from perdure._store.sql import queries
 from perdure._text.shown import entity_name
 from perdure.client.calls import Call
@@ -24,7 +26,7 @@ _STATUS = TypeAdapter(EntityStatus)
 
 async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatus:
     """The status of an entity; see `Client.status`. Ids that an earlier version allowed can be read as well."""
-    with refusals(f"the status of {entity_name(lifecycle, entity_id)}"):
+    async with refusals(pool, f"the status of {entity_name(lifecycle, entity_id)}", Kind.APP, Kind.READER):
         # As text, because the app's pool may decode JSON.
         found = await pool.fetchval("select perdure.status($1, $2)::text", lifecycle, entity_id)
     if found is None:
@@ -38,7 +40,7 @@ async def read_open(
     pool: Pool, name: str, state: str | None, attention: bool, before: datetime | None, limit: int
 ) -> list[EntityStatus]:
     """Open entities; see `Client.list`."""
-    with refusals(f"the list of {name}"):
+    async with refusals(pool, f"the list of {name}", Kind.READER):
         rows = await pool.fetch(_query("open_entities"), name, state, attention, before, limit)
     return [EntityStatus(**dict(row), final=False) for row in rows]
 
@@ -54,14 +56,23 @@ async def carry_out(pool: Pool, call: Call) -> Any:
         NotPermitted: the database role lacks a right.
         DatabaseUnavailable: no answer, or another transaction holds the entity.
     """
-    with refusals(str(call)):
-        async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
-            return await connection.fetchval(call.sql("${}"), *call.values)
+    kind = Kind.APP if call.function in (RIGHTS[Kind.APP].functions or ()) else Kind.OPERATOR
+    async with (
+        refusals(pool, str(call), kind),
+        pool.acquire() as connection,
+        connection.transaction(isolation="read_committed"),
+    ):
+        return await connection.fetchval(call.sql("${}"), *call.values)
 
 
-@contextmanager
-def refusals(what: str) -> Iterator[None]:
-    """Convert exceptions of the schema's functions into Perdure's errors; see `carry_out`."""
+@asynccontextmanager
+async def refusals(pool: Pool, what: str, *kinds: Kind) -> AsyncIterator[None]:
+    """Convert exceptions of the schema's functions into Perdure's errors; see `carry_out`.
+
+    Args:
+        pool: as for `permitting`.
+        kinds: of roles that may do it.
+    """
     try:
         with answering():
             yield
@@ -72,8 +83,9 @@ def refusals(what: str) -> Iterator[None]:
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
         raise NotNow(_with_hint(error)) from error
     except asyncpg.InsufficientPrivilegeError as error:
-        how = "" if getattr(error, "hint", None) else ": an owner of the schema grants it by `perdure grant`"
-        raise NotPermitted(f"{what}: {_with_hint(error)}{how}") from error
+        with answering():
+            way_out = getattr(error, "hint", None) or await granted(pool, *kinds)
+        raise NotPermitted(f"{what}: {error.args[0]}: {way_out}") from error
     except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
         raise InvalidInput(f"{what}: {_with_hint(error)}") from error
 

@@ -18,6 +18,8 @@ from perdure._services.credentials import Renewal
 from perdure._store import schema
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import permitting
 from perdure._wire.requests import OperatorRequest
 from perdure.app import App
 from perdure.errors import NotThisDatabase, PerdureError, TemporalUnavailable
@@ -95,6 +97,7 @@ class Sources:
         Raises:
             DatabaseUnavailable: no PostgreSQL answers.
             SchemaMismatch: its schema is missing, too old or too new.
+            NotPermitted: nothing was granted to the role of the console.
         """
         async with self._opening:
             if many not in self._databases:
@@ -103,7 +106,7 @@ class Sources:
                 pool = await database.open(patience=_OPENING)
                 try:
                     with answering():
-                        async with pool.acquire() as connection:
+                        async with permitting(pool, Kind.CONSOLE), pool.acquire() as connection:
                             await schema.check(connection)
                 except BaseException:
                     await database.close()

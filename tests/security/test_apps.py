@@ -229,12 +229,38 @@ async def test_a_role_of_callbacks_can_call_back_and_nothing_else(world: World, 
         await web.execute("select perdure.signal('order', 'a', 'hear')")
 
 
+async def test_who_may_neither_read_nor_follow_is_told_the_grant(world: World, roles: Roles) -> None:
+    callbacks = await roles.make("callbacks")
+    await perdure(world, "grant", callbacks, "--as", "callbacks")
+    pool = await asyncpg.create_pool(roles.url(callbacks), min_size=0, max_size=1)
+    client = Client(pool)
+    for read, grants in (
+        (lambda: client.status("order", "b"), "--as app` or `--as reader`"),
+        (lambda: client.list("order"), "--as reader`"),
+        (lambda: anext(client.feed()), "--as reader` or `--as app`"),
+        (lambda: client.feed_position(), "--as reader` or `--as app`"),
+    ):
+        with pytest.raises(NotPermitted, match=f": an owner of the schema runs `perdure grant {callbacks} {grants}$"):
+            await read()
+    await pool.close()
+
+
+async def test_a_client_of_a_role_without_a_grant_is_told_which_it_needs(world: World, roles: Roles) -> None:
+    stranger = await roles.make("stranger")
+    with pytest.raises(NotPermitted, match=f"schema perdure: .* `perdure grant {stranger} --as app` or `--as reader`$"):
+        async with Client.connect(world.config.model_copy(update={"database_url": roles.url(stranger)})):
+            pass
+
+
 async def test_a_role_without_a_right_is_told_which_and_sees_no_error_of_the_driver(world: World, roles: Roles) -> None:
     reader, stranger = await roles.make("reader"), await roles.make("stranger")
     await perdure(world, "grant", reader, "--as", "reader")
     async with Client.connect(world.config.model_copy(update={"database_url": roles.url(reader)})) as client:
-        with pytest.raises(NotPermitted, match="start of order/b: permission denied for function start"):
+        denied = f"of order/b: permission denied for function .*: an owner .* `perdure grant {reader} --as"
+        with pytest.raises(NotPermitted, match=f"^start {denied} app`$"):
             await client.start("order", "b", {})
+        with pytest.raises(NotPermitted, match=f"^restart {denied} operator`$"):
+            await client.restart("order", "b", by="ann", note="x")
     for role, *words in (
         (reader, "rejected", "retry", "1", "--by", "ann"),
         (stranger, "rejected", "drop", "1", "--by", "ann"),
@@ -243,7 +269,7 @@ async def test_a_role_without_a_right_is_told_which_and_sees_no_error_of_the_dri
         environment = {**world.environment(), "PERDURE_DATABASE_URL": roles.url(role)}
         end = await asyncio.to_thread(CliRunner().invoke, cli, words, env=environment)
         assert end.exit_code == 1
-        why = end.stderr or str(end.exception)
-        assert "permission denied for" in why, words
-        assert "perdure grant" in why, words
+        why = end.stderr or f"{end.exception} [{getattr(end.exception, 'code', None)}]\n"
+        kind = "reader" if "list" in words else "operator"
+        assert why.endswith(f"an owner of the schema runs `perdure grant {role} --as {kind}` [PERDURE-2105]\n"), words
         assert end.stderr or isinstance(end.exception, NotPermitted), words

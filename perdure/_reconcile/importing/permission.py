@@ -25,6 +25,6 @@ async def check_may_import(db: Connection, *, dry_run: bool) -> None:
     """
     if not await db.fetchval(query("may_import")):
         role = await db.fetchval("select quote_ident(current_user)")
-        raise NotPermitted(f"the role {role} may not import rows: {granted(Kind.OPERATOR)}")
+        raise NotPermitted(f"the role {role} may not import rows: {await granted(db, Kind.OPERATOR)}")
     if not dry_run and await db.fetchval(query("is_copy")):
         raise NotThisDatabase(_COPY)

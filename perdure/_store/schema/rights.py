@@ -6,17 +6,21 @@ Such a role owns nothing. It can add to the audit trail, and not change it.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 
+from perdure._store.connecting import Pool
 from perdure._store.schema import Connection
-from perdure._store.schema.kinds import RIGHTS, Kind
+from perdure._store.schema.kinds import DISPATCHED, RIGHTS, Kind
 from perdure._store.sql import queries
 from perdure.errors import NotPermitted
 
 query = queries(__name__)
+
+OWNER = "run it as the owner of the schema"
+"""The way out for a role that lacks a right which no grant of Perdure's gives."""
 
 _NAMES = "select distinct proname from pg_proc where pronamespace = to_regnamespace('perdure')"
 
@@ -67,18 +71,31 @@ async def permitted(connection: Connection, kind: Kind) -> AsyncIterator[None]:
         raise NotPermitted(_refusal(role, kind, str(error.args[0]))) from error
 
 
-def granted(kind: Kind) -> str:
-    """The way out for a role that lacks the rights of this kind."""
-    return f"an owner of the schema runs `perdure grant ROLE --as {kind}`"
+async def granted(db: Connection | Pool, *kinds: Kind) -> str:
+    """The way out for the role of this session, which lacks a right that each of these kinds has."""
+    names = {name for kind in kinds for name in RIGHTS[kind].functions or ()} & DISPATCHED
+    row = await db.fetchrow(query("role_limited"), sorted(names))
+    assert row is not None
+    wider = "this needs a grant without --lifecycle and --tenant, which widens what the role sees: "
+    others = "".join(f" or `--as {kind}`" for kind in kinds[1:])
+    way = f"an owner of the schema runs `perdure grant {row['role']} --as {kinds[0]}`{others}"
+    return f"{wider if row['limited'] else ''}{way}"
 
 
-@contextmanager
-def permitting(way_out: str) -> Iterator[None]:
-    """Convert PostgreSQL's refusal of a right into `NotPermitted`, with this way out."""
+@asynccontextmanager
+async def permitting(pool: Pool, *kinds: Kind, way_out: str = OWNER) -> AsyncIterator[None]:
+    """Convert PostgreSQL's refusal of a right into `NotPermitted`, with the way out.
+
+    Args:
+        pool: where to ask for the role; no connection of it may be held when the refusal comes.
+        kinds: each has the right.
+        way_out: where none has it.
+    """
     try:
         yield
     except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error.args[0]}: {way_out}") from error
+        way = await granted(pool, *kinds) if kinds else way_out
+        raise NotPermitted(f"{error.args[0]}: {way}") from error
 
 
 def _refusal(role: str, kind: Kind, what: str) -> str:

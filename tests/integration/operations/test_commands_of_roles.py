@@ -17,7 +17,7 @@ pytestmark = pytest.mark.world(app)
 NOTE = "--by ann --note x"
 IMPORT = "import tests.apps.talking:app rest --waiting new --table booking --column state"
 OWNER = "run it as the owner of the schema"
-WORKER, OPERATOR, READER = (f"`perdure grant ROLE --as {kind}`" for kind in ("worker", "operator", "reader"))
+WORKER, OPERATOR, READER = (f"`perdure grant {{role}} --as {kind}`" for kind in ("worker", "operator", "reader"))
 OF_READER = {
     "archive list": OWNER,
     f"archive export {NAME} --to .": OWNER,
@@ -59,7 +59,7 @@ async def test_what_a_role_may_not_do_is_one_line_with_the_way_out(
         end = await run(world, role, line)
         text = end.stderr or f"{end.exception} [{getattr(end.exception, 'code', None)}]\n"
         assert (end.exit_code, text.count("\n")) == (1, 1), (line, end.output, end.exception)
-        assert text.endswith(f"{way_out} [PERDURE-2105]\n"), (line, text)
+        assert text.endswith(f"{way_out.format(role=role)} [PERDURE-2105]\n"), (line, text)
         assert await world.db.fetchval("select stopped from perdure.database") == stopped
 
 
@@ -72,6 +72,20 @@ async def test_the_grant_that_is_named_is_enough(world: World, role: str) -> Non
     for line in ("database claim --as moved --yes", f"recover --yes --put-back {NOTE}"):
         end = await run(world, role, line)
         assert end.exit_code == 0, (line, end.output, end.exception)
+
+
+async def test_a_limited_role_is_told_that_the_grant_it_lacks_widens_what_it_sees(world: World, role: str) -> None:
+    wider = "this needs a grant without --lifecycle and --tenant, which widens what the role sees: "
+    assert (await perdure(world, "grant", role, "--as", "app", "--lifecycle", "ring")).exit_code == 0
+    for kind in ("app", "reader", "operator"):
+        assert (await perdure(world, "grant", role, "--as", kind, "--lifecycle", "ring")).exit_code == 0
+        for line in ("status", "reconcile"):
+            end = await run(world, role, line)
+            told = f"{'' if kind == 'app' else wider}an owner of the schema runs `perdure grant {role} --as reader`"
+            assert (end.exit_code, str(end.exception).endswith(f": {told}")) == (1, True), (kind, end.exception)
+            assert (wider in str(end.exception)) == (kind != "app")
+        limits = await run(world, role, "limit --app tests.apps.limited:app")
+        assert (limits.exit_code, wider in limits.stderr) == (0, kind == "reader"), (kind, limits.output)
 
 
 async def test_an_operator_of_one_lifecycle_acts_on_its_entities_alone(world: World, role: str) -> None:

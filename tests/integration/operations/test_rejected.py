@@ -339,6 +339,7 @@ async def test_one_that_another_transaction_holds_has_no_answer_and_harms_none_o
         await world.db.execute("select from perdure.ident where id = 'a' for update")
         end = await perdure(world, "retry", str(held), str(free), "--by", "ann")
     assert (end.exit_code, end.stdout) == (1, f"{free}: start delivered again\n")
-    assert end.stderr == (f"perdure: {held}: rejected {held}: another transaction holds it: try again later\n")
+    why = f"rejected {held}: another transaction holds it: try again later [PERDURE-3101]"
+    assert end.stderr == f"perdure: {held}: {why}\n"
     end = await perdure(world, "retry", str(held), "--by", "ann")
     assert (end.exit_code, end.stdout) == (0, f"{held}: start delivered again\n")

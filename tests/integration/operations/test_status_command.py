@@ -163,6 +163,6 @@ async def test_a_role_that_may_not_read_is_told_who_can_let_it(world: World) -> 
         end = await perdure(world, "status", PERDURE_DATABASE_URL=world.dsn.replace("postgres@", "blind@"))
         assert end.exit_code == 1
         assert isinstance(end.exception, NotPermitted)
-        assert "perdure grant ROLE --as reader" in str(end.exception)
+        assert "perdure grant blind --as reader" in str(end.exception)
     finally:
         await world.db.execute("drop owned by blind; drop role blind")

@@ -24,7 +24,7 @@ async def types(*, reads: bool = False) -> AsyncIterator[Connection]:
         SchemaMismatch: perdure's schema, or the tables, are missing.
         NotPermitted: this role may not do that.
     """
-    async with begun("use the role that owns the schema web_job", reads=reads) as connection:
+    async with begun(reads=reads, way_out="use the role that owns the schema web_job") as connection:
         if not await catalogue.is_set_up(connection):
             raise SchemaMismatch("the database has no tables of web jobs: run `perdure job-type set-up`")
         yield connection

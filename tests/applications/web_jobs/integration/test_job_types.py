@@ -318,6 +318,7 @@ async def test_an_app_with_the_rights_of_set_up_inserts_jobs_and_reads_what_beca
             PERDURE_DATABASE_URL=jobs.world.dsn.replace("postgres@", f"{role}@"),
         )
         assert isinstance(end.exception, NotPermitted)
+        assert str(end.exception).endswith(": use the role that owns the schema web_job")
     finally:
         await jobs.db.execute(f"drop owned by {role}; drop role {role}")
 
