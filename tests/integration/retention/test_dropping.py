@@ -72,7 +72,9 @@ async def test_what_finished_in_it_stays_finished_and_a_restart_needs_its_input_
     restart = "select perdure.restart('order', 'a', 'ann', 'again', input => $1)"
     with pytest.raises(asyncpg.NoDataFoundError, match="input of order/a is no longer on record") as refusal:
         await db.execute(restart, None)
-    assert refusal.value.hint == "Give it again: input => ..."
+    assert refusal.value.hint == "Give it again: input => ... in SQL, given= in Python, --input FILE with the command."
+    of_command = await perdure(dsn, "restart", "order", "a", "--by", "ann", "--note", "again")
+    assert (of_command.exit_code, "--input FILE with the command" in of_command.stderr) == (1, True), of_command.output
     assert await db.fetchval(restart, "{}") == 1
 
 

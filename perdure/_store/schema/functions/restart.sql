@@ -33,7 +33,7 @@ begin
         order by finished_at desc limit 1; -- its month may have been dropped, and that of an earlier generation not
     if not found and restart_any.input is null then -- of one that is found, null was the input
         raise exception 'perdure.restart: the input of %/% is no longer on record', restart_any.lifecycle, entity_id
-            using hint = 'Give it again: input => ...', errcode = 'no_data_found';
+            using hint = 'Give it again: input => ... in SQL, given= in Python, --input FILE with the command.', errcode = 'no_data_found';
     end if;
     update ident x set generation = i.generation + 1, version = coalesce(i.noted, i.version) + 1, noted = null, final = null
         where x.lifecycle = restart_any.lifecycle and x.id = entity_id returning * into i;
