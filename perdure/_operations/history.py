@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from temporalio.api.common.v1 import Payload
+from temporalio.api.common.v1 import Memo, Payload
 from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from perdure._crypto.codec import opened
 from perdure._retention.histories import listed_runs
+from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.orders import CallResult, Report
 from perdure.errors import Unopenable
 
@@ -47,6 +48,7 @@ class Try:
         worker: identity of who made it; None where nobody began it, or it ran inside a workflow task.
         took: seconds; None = not known.
         outcome: as in `activity.orders.CallResult`; `lost` = no answer came; `under way`.
+        generation: of the entity; None = the memo of its run can't be read here.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class Try:
     outcome: str = UNDER_WAY
     why: str | None = None
     receipt: Any = None
+    generation: int | None = None
 
 
 @dataclass(slots=True)
@@ -134,6 +137,7 @@ class _Reading:
         self.activities: dict[str, str] = {}
         self.worker: str | None = None
         self.unread: str | None = None
+        self._generation: int | None = None
         self._timers: dict[int, tuple[str, datetime]] = {}
         self._converter = converter
 
@@ -145,7 +149,9 @@ class _Reading:
     async def take(self, event: HistoryEvent) -> None:
         """Learn from one event."""
         kind = event.event_type
-        if kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            self._generation = await self._generation_of(event.workflow_execution_started_event_attributes.memo)
+        elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             await self._scheduled(event)
         elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
             self._started(event)
@@ -175,7 +181,8 @@ class _Reading:
         found = _SUMMARY.fullmatch(summary)
         if found is None:  # bookkeeping
             return None
-        made = Try(found["kind"], found["slot"], int(found["number"]), _time(event.event_time))
+        ordered = _time(event.event_time)
+        made = Try(found["kind"], found["slot"], int(found["number"]), ordered, generation=self._generation)
         self.tries[event.event_id] = made
         return made
 
@@ -227,6 +234,13 @@ class _Reading:
         made = self.tries.get(ordered)
         if made is not None:
             self.tries[ordered] = replace(made, **more)
+
+    async def _generation_of(self, memo: Memo) -> int | None:
+        try:
+            [carried] = await self._converter.decode([memo.fields[CARRIED]], [Carried])
+        except Exception:  # as in `_report`
+            return None
+        return int(carried.generation)
 
     async def _report(self, payloads: Sequence[Payload]) -> Report | None:
         """None: it can't be read here, as where the app's own codec made it."""

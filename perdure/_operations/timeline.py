@@ -93,6 +93,7 @@ def _try(each: Try) -> Entry:
         each.began or each.ordered,
         each.kind,
         f"{each.effect}: {each.kind} {each.number}",
+        each.generation,
         took=each.took,
         outcome=each.outcome.replace("_", " "),
         why=each.why,

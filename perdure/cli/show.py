@@ -149,9 +149,11 @@ def _print_tries(seen: Seen) -> None:
     if not seen.history.tries:
         return
     title = "\nattempts and look-ups, from Temporal's history" + (" (not all of it)" if seen.history.cut else "")
+    restarted = seen.record.row["generation"] > 0
     rows = [
         (
-            *(each.effect, f"{each.kind} {each.number}", moment(each.began or each.ordered)),
+            *(each.effect, *([each.generation] if restarted else [])),
+            *(f"{each.kind} {each.number}", moment(each.began or each.ordered)),
             "" if each.took is None else shown(each.took),
             *(
                 _OUTCOMES.get(each.outcome, each.outcome.replace("_", " ")),
@@ -161,7 +163,8 @@ def _print_tries(seen: Seen) -> None:
         )
         for each in seen.history.tries
     ]
-    print_table(("effect", "what", "began", "took", "outcome", "worker", "why"), rows, title=title, cut=("why",))
+    columns = ["effect", *(["generation"] if restarted else []), "what", "began", "took", "outcome", "worker", "why"]
+    print_table(columns, rows, title=title, cut=("why",))
 
 
 def _print_messages(seen: Seen, payloads: bool) -> None:

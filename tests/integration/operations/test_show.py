@@ -46,6 +46,7 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
         ("look-up", 1, "done", None),
         ("attempt", 1, "done", None),
     ]
+    assert [each["generation"] for each in found["tries"]] == [0, 0, 0, 1]
     assert not [each for each in found["tries"] + found["effects"] if "receipt" in each]
     with_payloads = await shown(world, kind, "a", "--payloads")
     receipts = [each["receipt"] for each in with_payloads["tries"]]
@@ -65,6 +66,10 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
     text = (await perdure(world, "show", kind, "a")).stdout
     assert f"{kind}/a~1: done since" in text
     assert "attempt 2  " in text
+    of_history = text[text.index("attempts and look-ups") :]
+    assert re.findall(rf"^do-{kind} +(\d) +(attempt|look-up) \d ", of_history, re.MULTILINE) == [
+        *[("0", "attempt"), ("0", "attempt"), ("0", "look-up"), ("1", "attempt")]
+    ]
     assert "in doubt" in text
 
 
