@@ -96,8 +96,13 @@ async def test_a_rate_to_which_temporal_does_not_keep_is_reported(limited: World
     assert (freed["per_second"], freed["set_to"], freed["set_by"]) == (10, None, None)
 
 
+BOUND = """
+    update perdure.database d set mark = 'm', scope = $1, namespace = 'default',
+        system_identifier = i.system_identifier, database_oid = i.database_oid from perdure.incarnation() i"""
+
+
 async def test_no_rate_is_changed_for_a_scope_that_is_not_the_databases_own(limited: World) -> None:
-    await limited.db.execute("update perdure.database set mark = 'm', scope = $1, namespace = 'default'", limited.scope)
+    await limited.db.execute(BOUND, limited.scope)
     end = await perdure(limited, "limit", "account", "0", "--by", "ann", *APP, PERDURE_SCOPE="shop")
     assert "and here is PERDURE_SCOPE='shop'" in str(end.exception)
     assert (await shown(limited))["set_by"] is None
