@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from perdure._services.credentials import Renewal
 from perdure._services.ownership.exchange import CLAIM, Exchange
-from perdure._services.ownership.ownership import NOT_VERIFIED
+from perdure._services.ownership.ownership import is_stopped
 from perdure._store.schema import Connection
 from perdure._store.sql import shared
 from perdure._worker.plugin import PerdurePlugin
@@ -79,12 +79,12 @@ def check_no_copy(problem: str | None) -> None:
     """Raise if workers do not work with this database, because it is a copy that nobody has claimed.
 
     Args:
-        problem: the result of `perdure.database_problem`. A restarted server that was not verified since is no copy.
+        problem: the result of `perdure.database_problem`.
 
     Raises:
         NotThisDatabase: it is one.
     """
-    if problem not in (None, NOT_VERIFIED):
+    if is_stopped(problem):
         raise NotThisDatabase(f"nothing is sent from this database: {problem}: {CLAIM}")
 
 

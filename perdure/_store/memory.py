@@ -142,9 +142,11 @@ class MemoryStore:
             and write.version > entity.version
             and (not begins or verdict is Verdict.FRESH)
         ):
-            if unsettled := self._unsettled(write, write.move):
+            effects = self._ending(write, write.move)
+            newest = max((each.version for each in effects.values()), default=0)
+            if unsettled := self._unsettled(write, write.move, effects):
                 gate = Gate.UNSETTLED
-            elif (newest := self._newest(write, write.move)) > write.version:
+            elif newest > write.version:
                 gate, entity.version = Gate.LATE, newest
             else:
                 _move(entity, write.version, write.move)
@@ -160,23 +162,18 @@ class MemoryStore:
             unsettled=unsettled,
         )
 
-    def _unsettled(self, write: Write, move: Move) -> dict[str, EffectView] | None:
-        """The effects that the entity must not end with, by key."""
-        if not move.final or move.handled_doubts is None:
-            return None
-        handled, doubts = move.handled_doubts, {key: it for key, it in self._of(write).items() if it.in_doubt}
+    def _unsettled(self, write: Write, move: Move, effects: dict[str, EffectView]) -> dict[str, EffectView] | None:
+        """Those that the entity must not end with, by key."""
+        handled, doubts = move.handled_doubts or (), {key: view for key, view in effects.items() if view.in_doubt}
         # A later run may have attempted it again.
         left = [key for key, view in doubts.items() if key not in handled or view.version > write.version]
         return {key: view for key in left if (view := self.effect(key))} or None
 
-    def _newest(self, write: Write, move: Move) -> int:
-        """Version of the newest write about an effect, which an end must be newer than; 0 = it is checked for none."""
+    def _ending(self, write: Write, move: Move) -> dict[str, EffectView]:
+        """The effects that an end is compared with, by key: those of the entity in its generation. None for another
+        move, or an end that is not compared."""
         if not move.final or move.handled_doubts is None:
-            return 0
-        return max((each.version for each in self._of(write).values()), default=0)
-
-    def _of(self, write: Write) -> dict[str, EffectView]:
-        """The effects of an entity in its generation, by key."""
+            return {}
         own = Key.of(Entity(write.lifecycle, write.id, write.generation), "")
         return {key: each.view for key, each in self._effects.items() if key.startswith(own)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure._operations.doctor.check import Check, Needs, Site
 from perdure._services.ownership.exchange import Exchange
-from perdure._services.ownership.ownership import NOT_VERIFIED
+from perdure._services.ownership.ownership import is_stopped
 from perdure._store.sql import shared
 from perdure.contracts.problems import Problem
 
@@ -18,7 +18,7 @@ async def _look(site: Site) -> list[Problem]:
             )
         ]
     await Exchange(site.client, site.config).check_binding(row)
-    if row["problem"] is not None and row["problem"] != NOT_VERIFIED:
+    if is_stopped(row["problem"]):
         return [Problem(f"nothing is sent from this database: {row['problem']}", "perdure database claim")]
     return []
 

@@ -28,11 +28,17 @@ query = queries(__name__)
 
 log = logging.getLogger("perdure.ownership")
 
-NOT_VERIFIED = "not verified"
+_NOT_VERIFIED = "not verified"
 """The result of `perdure.database_problem` until the mark was exchanged."""
 _AT_START = 30.0
 """Seconds that a starting worker waits for Temporal's answer."""
 _LOG_AGAIN = 60.0
+
+
+def is_stopped(problem: str | None) -> bool:
+    """Whether a database with this result of `perdure.database_problem` sends nothing until a person has claimed it. A
+    server that was started, and not verified since, is verified by a worker."""
+    return problem not in (None, _NOT_VERIFIED)
 
 
 class Ownership(Service):
@@ -66,7 +72,7 @@ class Ownership(Service):
         while True:
             row = await self._row()
             await self._exchange.check_binding(row)
-            if row["problem"] not in (None, NOT_VERIFIED):
+            if is_stopped(row["problem"]):
                 raise NotThisDatabase(f"{row['problem']}: {WAYS_OUT}")
             verified = row["mark"] is not None and row["problem"] is None
             if verified and row["age"] < self._tick:
@@ -90,7 +96,7 @@ class Ownership(Service):
         """Exchange the mark if it is time, or if no write is possible before."""
         row = await self._row()
         self.held_up = None if row["problem"] is None else f"nothing is sent from here: {row['problem']}"
-        if row["problem"] not in (None, NOT_VERIFIED):
+        if is_stopped(row["problem"]):
             self._log_stop(row["problem"])
             return False
         if row["problem"] is None and row["mark"] is not None:

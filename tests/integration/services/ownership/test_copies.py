@@ -117,11 +117,7 @@ async def claimed(world: World, what: What) -> str:
 async def test_a_base_backup_beside_its_original_mails_nobody_until_it_is_adopted(
     source: PostgresServer, worlds: Worlds
 ) -> None:
-    world = await worlds.on(source)
-    async with world.worker(app):
-        await started(world, "before")
-        await world.ended("repeat", "before")
-    await started(world, "waits")
+    world = await one_ended_and_one_waits(source, worlds)
     copy = worlds.running(base_backup(source, worlds.folder, "staging"))
     async with world.worker(app):  # the original goes on meanwhile
         await world.ended("repeat", "waits")
@@ -197,19 +193,15 @@ async def test_a_copy_that_was_quicker_than_the_marks_is_stopped_by_its_living_o
 
 
 async def test_a_dump_and_a_template_copy_are_told_by_themselves(source: PostgresServer, worlds: Worlds) -> None:
-    world = await worlds.on(source)
-    async with world.worker(app):
-        await started(world, "a")
-        await world.ended("repeat", "a")
-    await started(world, "waits")
-    name = await dumped(world)
-    await world.db.execute(f"create database {name}_t template {name}_d")
-    for tail in ("_d", "_t"):
-        other = await worlds.beside(world, source, database=name + tail)
+    world = await one_ended_and_one_waits(source, worlds)
+    dump = await dumped(world)
+    await world.db.execute(f"create database {dump}_t template {dump}")
+    for name in (dump, f"{dump}_t"):
+        other = await worlds.beside(world, source, database=name)
         assert "is a copy of the one" in await begins(other)
         assert "is a copy of the one" in await worlds.refused(other)
 
-    moved = await worlds.beside(world, source, database=name + "_d")
+    moved = await worlds.beside(world, source, database=dump)
     assert "nothing was lost" in await claimed(moved, What.MOVED)
     async with moved.worker(app):
         await moved.ended("repeat", "waits")
@@ -225,12 +217,8 @@ RETRY, FORGET = ("retry", "repeat", "waits", *BY), ("forget", "repeat", "a", *AP
 async def test_nobody_acts_from_a_copy_nor_from_the_server_from_which_a_database_was_moved(
     source: PostgresServer, worlds: Worlds
 ) -> None:
-    world = await worlds.on(source)
-    async with world.worker(app):
-        await started(world, "a")
-        await world.ended("repeat", "a")
-    await started(world, "waits")
-    moved = await worlds.beside(world, source, database=await dumped(world) + "_d")
+    world = await one_ended_and_one_waits(source, worlds)
+    moved = await worlds.beside(world, source, database=await dumped(world))
     for act in (RESTART, CANCEL, RETRY, FORGET, ("status",)):
         assert "is a copy of the one" in await refusal(moved, act)
 
@@ -245,6 +233,16 @@ async def test_nobody_acts_from_a_copy_nor_from_the_server_from_which_a_database
     assert "1 histories in Temporal" in forgotten.stdout, forgotten.output
 
 
+async def one_ended_and_one_waits(source: PostgresServer, worlds: Worlds) -> World:
+    """A world in which `a` has ended, and `waits` is not delivered."""
+    world = await worlds.on(source)
+    async with world.worker(app):
+        await started(world, "a")
+        await world.ended("repeat", "a")
+    await started(world, "waits")
+    return world
+
+
 async def refusal(world: World, act: tuple[str, ...]) -> str:
     """Run the command, which ends with 1. Returns the reason."""
     end = await perdure(world, *act)
@@ -253,9 +251,9 @@ async def refusal(world: World, act: tuple[str, ...]) -> str:
 
 
 async def dumped(world: World) -> str:
-    """Restore a dump of its database beside it. Returns the name, to which the copy's adds `_d`."""
-    name = world.dsn.rpartition("/")[2]
-    await world.db.execute(f"create database {name}_d")
+    """Restore a dump of its database beside it. Returns the name of the copy."""
+    name = world.dsn.rpartition("/")[2] + "_d"
+    await world.db.execute(f"create database {name}")
     with tempfile.TemporaryDirectory() as folder:
         let_in(server_account(), Path(folder))
         run("pg_dump", "-Fc", "-f", f"{folder}/dump", world.dsn)
