@@ -22,8 +22,9 @@ class Endless(Lifecycle[str, Way]):
 
     @workflow.run
     async def run(self, given: str) -> None:
-        while True:
-            await self.wait_until(self.started_at)  # it is here
+        # One line: an interruption between two of its rounds is in the line of `while`.
+        while not await self.wait_for(lambda: False, until=self.started_at):  # it is here
+            pass
 
 
 app = App(lifecycles=[Endless])
