@@ -24,61 +24,87 @@ class _Interrupted(BaseException):
     """Raised in the code of the workflow, wherever it is."""
 
 
+class _Step:
+    """One activation under way."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.first_seen: float | None = None
+        """The processor time of the process when the watch saw it first."""
+        self.stack: str | None = None
+        """Where it was interrupted."""
+
+
 def watched(step: Callable[[], _T]) -> _T:
     """Return the result of `step`, which activates a workflow.
 
     Raises:
         RunawayWorkflow: the step was interrupted after `LONGEST`. The message has the place.
     """
-    watch = _Watch(threading.get_ident())
-    watch.start()
+    mine = _Step()
     try:
+        _WATCH.begin(mine)
         try:
             result = step()
         finally:
-            watch.end()
+            _WATCH.end(mine)
     except _Interrupted:
-        watch.raise_runaway()
+        _raise_runaway(mine)
         raise
-    watch.raise_runaway()
+    _raise_runaway(mine)
     return result
 
 
-class _Watch(threading.Thread):
-    """Interrupts another thread once."""
+def _raise_runaway(step: _Step) -> None:
+    if step.stack is not None:
+        raise RunawayWorkflow(
+            "the lifecycle's code ran too long without waiting: it loops for ever, or it makes a call that takes "
+            f"long. It was here:\n{step.stack}"
+        )
 
-    def __init__(self, other: int) -> None:
-        super().__init__(name="perdure-rehearsal", daemon=True)
-        self._other = other
-        self._over = threading.Event()
-        self._turn = threading.Lock()
-        self._stack: str | None = None
 
-    def run(self) -> None:
-        """See base class."""
-        began = time.process_time()
-        while not self._over.wait(LONGEST / 10):
-            if time.process_time() - began > LONGEST:
-                return self._interrupt()
+class _Watch:
+    """A thread that looks at the steps under way now and then, and ends when it finds none: a step is too short, most
+    often, for a thread of its own."""
 
-    def end(self) -> None:
-        """Interrupt nothing from now on."""
-        with self._turn:
-            self._over.set()
-        self.join()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: set[_Step] = set()
+        self._thread: threading.Thread | None = None
 
-    def raise_runaway(self) -> None:
-        """Raise, if the step was interrupted."""
-        if self._stack is not None:
-            raise RunawayWorkflow(
-                "the lifecycle's code ran too long without waiting: it loops for ever, or it makes a call that takes "
-                f"long. It was here:\n{self._stack}"
-            )
+    def begin(self, step: _Step) -> None:
+        """Interrupt this step after `LONGEST`."""
+        with self._lock:
+            self._steps.add(step)
+            if self._thread is None or not self._thread.is_alive():  # in a process that was forked, it is not
+                self._thread = threading.Thread(target=self._look, name="perdure-rehearsal", daemon=True)
+                self._thread.start()
 
-    def _interrupt(self) -> None:
-        with self._turn:
-            if not self._over.is_set():
-                frames = traceback.extract_stack(sys._current_frames()[self._other])
-                step = max(at for at, each in enumerate(frames) if each.name == watched.__name__)
-                self._stack = "".join(traceback.format_list(frames[step + 1 :]))
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._other), ctypes.py_object(_Interrupted))
+    def end(self, step: _Step) -> None:
+        """Interrupt it no longer."""
+        with self._lock:
+            self._steps.discard(step)
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(LONGEST / 10)
+            with self._lock:
+                if not self._steps:
+                    self._thread = None
+                    return
+                now = time.process_time()
+                for step in list(self._steps):
+                    if step.first_seen is None:
+                        step.first_seen = now
+                    elif now - step.first_seen > LONGEST:
+                        self._interrupt(step)
+
+    def _interrupt(self, step: _Step) -> None:
+        self._steps.discard(step)
+        frames = traceback.extract_stack(sys._current_frames()[step.thread])
+        outermost = max(at for at, each in enumerate(frames) if each.name == watched.__name__)
+        step.stack = "".join(traceback.format_list(frames[outermost + 1 :]))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(step.thread), ctypes.py_object(_Interrupted))
+
+
+_WATCH: Final = _Watch()

@@ -93,6 +93,7 @@ def explore(
             forgotten, record and other side differ, something stands still unseen, a workflow task fails, or a
             replay differs.
         ScriptError: an argument does not fit the lifecycle; the message names it.
+        RunawayWorkflow: workflow code ran for ten seconds of processor time without waiting. The message has the place.
         RuntimeError: it is called where an event loop runs; a test that calls it is an ordinary function.
     """
     if asyncio._get_running_loop() is not None:

@@ -10,6 +10,7 @@ from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.virtual_time import entered
 from perdure.testing.server_activities import ActivityCall, activity_call, as_recorded
+from perdure.testing.server_watch import watched
 
 if TYPE_CHECKING:
     from perdure.app import App
@@ -156,7 +157,7 @@ class Instances:
 
     def _enter(self, instance: Any, activation: sdk.WorkflowActivation) -> Any:
         context, world = contextvars.Context(), self._world
-        completion = entered(world.loop, lambda: context.run(instance.activate, activation))
+        completion = entered(world.loop, lambda: watched(lambda: context.run(instance.activate, activation)))
         if world.traced:
             world.trace.update(activation.SerializeToString(deterministic=True))
             world.trace.update(completion.SerializeToString(deterministic=True))

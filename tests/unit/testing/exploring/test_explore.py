@@ -15,12 +15,14 @@ from activities.mail.contracts.mail import SEND_MAIL, Accepted
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Expired
 from perdure.errors import DeclarationError
-from perdure.testing import ExplorationFailed, ScenarioEnd, ScriptError, explore
+from perdure.testing import ExplorationFailed, ScenarioEnd, ScriptError, explore, server_watch
 from perdure.testing.exploring.authors import of_lifecycle
 from perdure.testing.exploring.explorer import of_random_lifecycles
 from perdure.testing.exploring.judge import judge_keys
 from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
+from perdure.testing.server_watch import RunawayWorkflow
+from tests.apps.endless import Endless
 from tests.apps.magazines import Issues, Magazine, Reader, charge_month, say_goodbye
 from tests.apps.orders import (
     CHARGE,
@@ -198,6 +200,12 @@ def test_what_does_not_fit_is_named(arguments: tuple[Any, ...], message: str) ->
     names = ("lifecycle", "given", "other_side", "messages", "once", "runs")
     with pytest.raises(ScriptError, match=message):
         explore(**dict(zip(names, arguments, strict=False)))
+
+
+def test_a_loop_that_never_waits_ends_the_exploration_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_watch, "LONGEST", 0.5)
+    with pytest.raises(RunawayWorkflow, match=r"too long without waiting(.|\n)*while not await self\.wait_for"):
+        explore(Endless, "x", runs=1)
 
 
 async def test_where_a_loop_runs_it_says_so() -> None:
