@@ -146,6 +146,7 @@ class Author:
         """A step that a time-out or another branch may leave, and what it holds then."""
         random = self._random
         steps = self._steps(depth, random.randint(1, 2), alone=False)
+        lock = f"{lock} {depth}"  # inside of it, another one is taken: asyncio's lock cannot be taken twice
         return random.choice(
             (
                 ["within", random.choice((1, 4, 10)), [["shield", steps]]],
