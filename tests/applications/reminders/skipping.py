@@ -96,8 +96,10 @@ class Skipping:
         """Skip to a moment; past, it has come already.
 
         The server's clock stands while a run has work to do. Where one was terminated meanwhile, or its worker was
-        slow, it sometimes stands for good: then it is let go.
+        slow, it sometimes stands for good: then it is let go. What has ended is closed before: a workflow task that
+        the clock overtakes, the server does not always give to a worker again.
         """
+        await self.closed()
         left = moment - await self.now()
         if left > timedelta(0):
             skipped = asyncio.ensure_future(self.environment.sleep(left))

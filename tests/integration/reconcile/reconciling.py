@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -98,21 +97,14 @@ async def reconciling(world: World, app: App, grace: float = 0.0) -> AsyncIterat
 
 
 async def begun(world: World, *names: str) -> None:
-    """Start `lifecycle/id`s, and wait until each has written its first state."""
+    """Start `lifecycle/id`s, and wait until each has begun in Temporal; it may be over by then."""
     for name in names:
         lifecycle, _, id = name.partition("/")
         given: Any = {} if lifecycle == "counter" else Booking()
         await world.client.start(lifecycle, id, given)
     for name in names:
         lifecycle, _, id = name.partition("/")
-        await world.until(partial(_runs, world, lifecycle, id), f"{name} runs")
-
-
-async def _runs(world: World, lifecycle: str, id: str) -> bool:
-    seen = await world.db.fetchval(
-        "select not exists (select from perdure.outbox where lifecycle = $1 and id = $2)", lifecycle, id
-    )
-    return bool(seen) and await is_open(world, lifecycle, id)
+        await world.until_delivered(lifecycle, id)
 
 
 async def terminated(world: World, lifecycle: str, id: str, reason: str) -> None:
