@@ -8,6 +8,7 @@ import pytest
 
 from perdure._store.postgres import Database
 from perdure.errors import DatabaseUnavailable
+from tests.apps import failing
 from tests.apps.contracts import Booking
 from tests.apps.talking import Rest, app
 from tests.command import perdure
@@ -84,16 +85,18 @@ async def test_a_worker_does_not_start_and_names_it_in_one_line(world: World) ->
     assert SAID.fullmatch(f"{said}\n"), said
 
 
+@pytest.mark.world(failing.app)
 async def test_a_running_worker_goes_on_when_the_server_takes_writes_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with world.worker(app):
-        await world.client.start(Rest, "a", Booking(seconds=1))
-        await world.is_in("rest", "a", "doing")
+    async with world.worker(failing.app):
+        await world.client.start("staying", "a", Booking())
+        await world.is_in("staying", "a", "in")
         await takes_writes(world, "on")
+        await world.handle("staying", "a").signal("go")
         await world.until(lambda: "in a read-only transaction" in caplog.text, "a service logs it")
         await takes_writes(world, "off")
-        assert await world.ended("rest", "a") == "done"
+        assert await world.ended("staying", "a") == "out"
     assert "PostgreSQL refuses" not in caplog.text
     assert "a bug" not in caplog.text
 
