@@ -20,6 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, SetWorke
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import App, Client, PerdurePlugin, Settings
+from perdure._reconcile import trigger
 from perdure._worker.worker import new_identity, new_worker
 from perdure.client import LifecycleStatus
 from perdure.servers.postgres import PostgresServer
@@ -35,6 +36,9 @@ UNANSWERED = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED, RPCSta
 
 LONG = timedelta(minutes=20)
 """A timer of this length does not fire during a test."""
+
+trigger.FIRST = 3600.0, 3600.0
+"""No worker of this process begins a reconciliation in the middle of a test, however long that takes."""
 
 _ENDS = (
     *(f"activity_task_{end}" for end in ("completed", "failed", "timed_out", "canceled")),

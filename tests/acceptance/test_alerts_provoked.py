@@ -118,7 +118,7 @@ class Watched:
 async def watched(world: World, folder: Path) -> AsyncIterator[Watched]:
     where = f"127.0.0.1:{free_port()}"
     worker = await world.spawn(
-        "tests.apps.alarmed:app", PERDURE_METRICS=f"prometheus:{where}", PERDURE_RECONCILIATION_GRACE="0"
+        "tests.apps.alarmed_often:app", PERDURE_METRICS=f"prometheus:{where}", PERDURE_RECONCILIATION_GRACE="0"
     )
     with Prometheus(folder / "prometheus", where) as prometheus:
         yield Watched(world, worker, prometheus)
@@ -184,6 +184,8 @@ async def of_records(world: World, here: Watched) -> None:
     await world.db.execute("update perdure.entity set state = 'elsewhere' where id = 'odd'")
     assert (await perdure(world, "reconcile", "--now", "staying", "odd", "--grace", "0s")).exit_code == 1
     await here.fires("PerdureFindings", kind="unreadable")
+    over = "select exists (select from perdure.reconciliation where ended_at is not null and summary->>'only' is null)"
+    await world.until(lambda: world.db.fetchval(over), "the worker's first one, after which it looks in five minutes")
     age = "update perdure.reconciliation set began_at = began_at - interval '3 days'"
     await world.db.execute("update perdure.migration set applied_at = applied_at - interval '3 days'")
     await world.db.execute(age)

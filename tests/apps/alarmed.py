@@ -1,4 +1,4 @@
-"""Lifecycles that give each alert its reason, for a worker that reads its gauges and looks around often."""
+"""Lifecycles that give each alert its reason."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from datetime import timedelta
 from temporalio import workflow
 
 from perdure import App, Attempt, Effect, Escalate
-from perdure._reconcile import watch
-from perdure._services import gauges
 from tests.apps import failing
 from tests.apps.booking import BookingLifecycle
 from tests.apps.calls import bound
@@ -17,7 +15,6 @@ from tests.apps.kinds.escalate import Escalate as EscalateBooking
 from tests.apps.kinds.lookup import LookupBooking
 
 NOWHERE = Effect[Booking, Ticket]("do-nowhere", timeout=timedelta(seconds=5), doubt=Escalate(), task_queue="nowhere")
-OFTEN = 0.2
 
 
 @workflow.defn(name="nowhere")
@@ -38,7 +35,6 @@ async def do_nowhere(booking: Booking, attempt: Attempt) -> Ticket:
     raise AssertionError
 
 
-watch.EVERY = gauges.EVERY = OFTEN
 app = App(
     lifecycles=[failing.Staying, failing.Stubborn, failing.Faulty, EscalateBooking, LookupBooking, Nowhere],
     effects=[*bound({name: REGULAR[name] for name in ("lookup", "escalate")}), do_nowhere],
