@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
+import psutil
+
 from perdure.servers.guard import GuardedProcess
 
 DOMAIN = "inbox.example"
@@ -103,9 +105,11 @@ class Postfix:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Stop it. Mail can still be handed over, and waits."""
+        """Stop it, with all of its processes. Mail can still be handed over, and waits."""
         if self._process is not None:
+            children = psutil.Process(self._process.pid).children(recursive=True)
             self._process.stop()
+            psutil.wait_procs(children)
             self._process = None
 
     def set(self, name: str, value: str) -> None:

@@ -20,7 +20,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, SetWorke
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import App, Client, PerdurePlugin, Settings
-from perdure._reconcile import trigger
+from perdure._reconcile import trigger, watch
+from perdure._wire.requests import TakenOver
 from perdure._worker.worker import new_identity, new_worker
 from perdure.client import LifecycleStatus
 from perdure.servers.postgres import PostgresServer
@@ -38,7 +39,8 @@ LONG = timedelta(minutes=20)
 """A timer of this length does not fire during a test."""
 
 trigger.FIRST = 3600.0, 3600.0
-"""No worker of this process begins a reconciliation in the middle of a test, however long that takes."""
+watch.EVERY = 3600.0
+# No worker of this process mends anything by the clock in the middle of a test, however long that takes.
 
 _ENDS = (
     *(f"activity_task_{end}" for end in ("completed", "failed", "timed_out", "canceled")),
@@ -216,6 +218,15 @@ class World:
 
         (answer,) = await self.until(answered, f"{lifecycle}/{entity_id} answers the query {name}")
         return answer
+
+    async def update(self, lifecycle: str, entity_id: object, name: str, given: object) -> Any:
+        """The answer to an update of the lifecycle's own. If a worker was lost, its sender has to send it again."""
+        while True:
+            try:
+                return await self.handle(lifecycle, entity_id).execute_update(name, given)
+            except temporalio.client.WorkflowUpdateFailedError as refused:
+                if getattr(refused.cause, "type", None) != TakenOver.__name__:
+                    raise
 
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:
         """The entity's transitions on record, oldest first."""

@@ -30,6 +30,8 @@ SLICE = 2.0
 """Seconds for the rows of one table while each row has a transaction of its own."""
 _ALONE = bounds(statement="5s")
 """Time-out for the app's triggers if no other row waits for them in the same transaction."""
+_LISTED = bounds(statement="30s")
+"""Time-out for the list of what is due, which takes long if very many rows can't be shown."""
 _DEFERRED = "set local search_path to default; set constraints all immediate"
 """Fires the app's deferred triggers in a statement, because the commit itself has no time-out. They find their tables
 by the path of the app's own sessions."""
@@ -67,7 +69,9 @@ class Follower(Service):
 
     async def _each_by_itself(self) -> bool:
         """Update each column in a transaction of its own, so that a refused or slow one delays no other."""
-        rows = await self._pool.fetch(query("columns_due"), BATCH)
+        async with self._pool.acquire(timeout=5) as connection, connection.transaction(readonly=True):
+            await connection.execute(_LISTED)
+            rows = await connection.fetch(query("columns_due"), BATCH)
         settled = False
         for _, of_table in itertools.groupby(rows, key=lambda row: row["app_table"]):
             until = time.monotonic() + SLICE

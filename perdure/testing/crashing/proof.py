@@ -28,6 +28,9 @@ from perdure.testing.crashing.case import Case, Commit, Happened, Receipt, Stage
 I = TypeVar("I")  # noqa: E741
 _STARTS = 4
 """How often a worker may be kept from its start."""
+_TRIES = 3
+"""How many entities may pass by a place."""
+_PASSED_BY = "it never came by here, so nothing is proven: is the lifecycle deterministic?"
 Arrange = Callable[[str], Awaitable[None] | None]
 
 
@@ -170,6 +173,14 @@ class _Run:
         self._numbers = itertools.count(1 + 1000 * secrets.randbelow(10**6))
 
     async def case(self, way: Way, place: str = "", undisturbed: Case | None = None) -> Case:
+        """One case. If a workflow task is late, as on a busy machine, a run may pass by the place: then another entity
+        plays it."""
+        case, tries = await self._one(way, place, undisturbed), 1
+        while case.faults == [_PASSED_BY] and tries < _TRIES:
+            case, tries = await self._one(way, place, undisturbed), tries + 1
+        return case
+
+    async def _one(self, way: Way, place: str, undisturbed: Case | None) -> Case:
         case = Case(self._entity_id(next(self._numbers)), way, place)
         async with _database(self._subject.database_url) as url, Stage(self._subject, case, url).made() as stage:
             if self._arrange is not None and (arranging := self._arrange(case.id)) is not None:
@@ -226,7 +237,7 @@ class _Run:
                 task.cancel()
             await asyncio.gather(ending, gone, reached, return_exceptions=True)
         if case.way is not Way.NOTHING and not case.hit:
-            case.faults.append("it never came by here, so nothing is proven: is the lifecycle deterministic?")
+            case.faults.append(_PASSED_BY)
 
 
 async def _gone(worker: Any, begin: Callable[[], Any], again: Callable[[int], bool]) -> int:

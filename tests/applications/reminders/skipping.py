@@ -100,12 +100,12 @@ class Skipping:
         the clock overtakes, the server does not always give to a worker again.
         """
         await self.closed()
-        left = moment - await self.now()
-        if left > timedelta(0):
+        while (left := moment - await self.now()) > timedelta(0):
             skipped = asyncio.ensure_future(self.environment.sleep(left))
             if not (await asyncio.wait([skipped], timeout=STANDS))[0]:
                 await self._let_go()
-            await skipped
+            with suppress(RPCError):  # the call has a time-out, which a busy machine may meet
+                await skipped
 
     async def while_nobody_works(self, patient: str, until: datetime) -> None:
         """Skip time without a worker, beyond the next dose of a patient: for that the clock would stand."""

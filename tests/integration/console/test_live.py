@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from perdure.console import live
-from tests.deadline import in_time
+from tests.deadline import in_time, until
 from tests.integration.console.browsing import Browser, open_console
 from tests.world import World
 
@@ -97,7 +97,7 @@ async def test_a_stream_ends_with_the_session(world: World, monkeypatch: pytest.
             monkeypatch.setattr(site.console.identity, "person", nobody)
             await open_page.until("signed-out")
             monkeypatch.setattr(site.console.identity, "person", known)
-        assert site.console.live.streams == 0
+        await until(lambda: site.console.live.streams == 0, "its place is free")
 
 
 async def test_a_page_is_told_of_a_doubt_a_message_and_a_rejection(

@@ -133,14 +133,15 @@ async def test_nobody_who_guesses_tokens_keeps_others_from_signing_in(world: Wor
 async def test_a_connection_without_a_request_is_closed_and_what_no_page_answers_has_the_headers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SLOWEST", 0.2)
     async with open_console(world) as site:
         port = int(site.url.rsplit(":", 1)[1].strip("/"))
-        for begun in (b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(begun)
-            assert await in_time(reader.read()) == b"", "a connection that sends nothing is closed"
-            writer.close()
+        with monkeypatch.context() as soon:
+            soon.setattr(connections, "SLOWEST", 0.2)
+            for begun in (b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(begun)
+                assert await in_time(reader.read()) == b"", "a connection that sends nothing is closed"
+                writer.close()
         bad = await raw(port, b"GET / HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n")
         upgrade = b"Connection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         socket = await raw(

@@ -19,7 +19,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._services.line import LONGEST_LINE
+from perdure._services.line import LONGEST_LINE, LONGEST_ROW
 from perdure._services.pace import BATCH, FULL
 from perdure._services.relay import Relay
 from perdure._store import connecting
@@ -384,7 +384,7 @@ class Slow(Interceptor):
 async def test_a_row_that_takes_several_slow_calls_is_put_off_before_postgresql_ends_the_transaction(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(connecting.BOUNDS, "idle_in_transaction_session_timeout", "500ms")
+    assert float(connecting.BOUNDS["idle_in_transaction_session_timeout"].removesuffix("s")) > LONGEST_ROW
     monkeypatch.setattr("perdure._services.line.LONGEST_ROW", 0.4)
     await world.db.execute(START, "a")
     await world.db.execute("update perdure.database set epoch = (extract(epoch from clock_timestamp()) * 1e6)::bigint")

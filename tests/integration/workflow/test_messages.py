@@ -119,7 +119,7 @@ async def test_a_message_in_time_is_in_the_final_snapshot(world: World) -> None:
 async def _say(world: World, word: str = "hey") -> str:
     """The update's answer, or `too late`."""
     try:
-        return str(await world.handle(KIND, "a").execute_update("say", word))
+        return str(await world.update(KIND, "a", "say", word))
     except WorkflowUpdateFailedError as refusal:
         if "too late: already done" in str(refusal.cause):
             return "too late"

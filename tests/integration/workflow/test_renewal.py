@@ -50,7 +50,7 @@ async def test_no_acknowledged_update_is_lost_while_runs_go_on_in_new_ones(renew
         async def add(times: int) -> int:
             answered = 0
             while answered < times:
-                await counter.execute_update("add", 1)
+                await renewing.update("counter", "a", "add", 1)
                 answered += 1
             return answered
 
@@ -69,7 +69,7 @@ async def test_updates_that_meet_a_renewal_are_counted_once(world: World) -> Non
         counter = world.handle("counter", "a")
         await world.until(lambda: _delivered(world), "delivered")
         for number in range(2, 7):
-            adding = [counter.execute_update("add", 1) for _ in range(8)]
+            adding = [world.update("counter", "a", "add", 1) for _ in range(8)]
             await asyncio.gather(*adding[:4], counter.signal("tell", "renew"), *adding[4:])
             await _goes_on(world, number)  # a run that is told to close in the same moment need not be renewed
         assert await world.query("counter", "a", "counted") == 40
@@ -90,7 +90,7 @@ async def test_an_update_that_meets_the_end_is_counted_or_told_that_it_is_too_la
             nonlocal counted
             while True:
                 try:
-                    await counter.execute_update("add", 1)
+                    await world.update("counter", "a", "add", 1)
                     counted += 1
                 except WorkflowUpdateFailedError as refused:
                     return str(refused.cause)

@@ -386,10 +386,10 @@ async def test_a_batch_that_takes_long_to_check_holds_no_row_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await insert(world, 4)
-    monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="30s", idle="300ms"))
+    monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="30s", idle="2s"))
 
     def slow_input(*given: Any, **how: Any) -> Any:
-        time.sleep(0.2)
+        time.sleep(0.6)
         return input_json(*given, **how)
 
     monkeypatch.setattr(rows, "input_json", slow_input)
@@ -404,10 +404,10 @@ async def test_a_batch_that_takes_postgresql_too_long_is_halved_and_a_row_alone_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await insert(world, 8)
-    monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="400ms", idle="5s"))
+    monkeypatch.setitem(rows._BOUNDS, Lock.FREE_ONLY, bounds(lock="200ms", statement="1500ms", idle="5s"))
     await world.db.execute("""
         create function slow(id bigint) returns jsonb language sql volatile as
-            $$ select '{}'::jsonb from pg_sleep(case when id = 5 then 0.6 else 0.1 end) $$
+            $$ select '{}'::jsonb from pg_sleep(case when id = 5 then 2 else 0 end) $$
     """)
     status, said, complained = await import_rows(world, "lookup", *JOB, "--input", "slow(id)")
     assert (status, said) == (1, "7 started, 0 with their effects in doubt, 1 can't be imported")
