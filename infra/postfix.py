@@ -107,7 +107,7 @@ class Postfix:
     def stop(self) -> None:
         """Stop it, with all of its processes. Mail can still be handed over, and waits."""
         if self._process is not None:
-            children = psutil.Process(self._process.pid).children(recursive=True)
+            children = psutil.Process(self._process.pid).children(recursive=True) if self._process.running else []
             self._process.stop()
             psutil.wait_procs(children)
             self._process = None

@@ -225,7 +225,7 @@ class World:
             try:
                 return await self.handle(lifecycle, entity_id).execute_update(name, given)
             except temporalio.client.WorkflowUpdateFailedError as refused:
-                if getattr(refused.cause, "type", None) != TakenOver.__name__:
+                if not TakenOver.is_reason(refused.cause):
                     raise
 
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel, Field
+from temporalio.exceptions import ApplicationError
 
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import NotNow
@@ -16,6 +17,11 @@ SENT_AGAIN = "sent-again-"
 class TakenOver(NotNow):
     """A request came in a workflow task in which a worker may make again what a lost one had begun: the client sends it
     again, and that is not refused so a second time."""
+
+    @classmethod
+    def is_reason(cls, failure: BaseException | None) -> bool:
+        """Whether this is it, as it comes back from Temporal."""
+        return isinstance(failure, ApplicationError) and failure.type == cls.__name__
 
 
 class OperatorRequest(BaseModel):

@@ -230,17 +230,11 @@ async def _executed(
             its_id = f"{begin}{update_id or uuid4()}"
             return str(await handle.execute_update(update, asked, id=its_id, result_type=str, rpc_timeout=left))
         except (RPCError, WorkflowUpdateFailedError) as error:
-            taken_over = _is_taken_over(error)
+            taken_over = isinstance(error, WorkflowUpdateFailedError) and TakenOver.is_reason(error.cause)
             if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:
                 raise
             begin = SENT_AGAIN if taken_over else begin
             await asyncio.sleep(0.5)
-
-
-def _is_taken_over(error: Exception) -> bool:
-    """Whether an update was refused because a worker may make again what a lost one had begun."""
-    cause = error.cause if isinstance(error, WorkflowUpdateFailedError) else None
-    return isinstance(cause, ApplicationError) and cause.type == TakenOver.__name__
 
 
 def _comes_too_early(error: Exception) -> bool:

@@ -102,8 +102,8 @@ class _Watch:
     def _interrupt(self, step: _Step) -> None:
         self._steps.discard(step)
         frames = traceback.extract_stack(sys._current_frames()[step.thread])
-        outermost = max(at for at, each in enumerate(frames) if each.name == watched.__name__)
-        step.stack = "".join(traceback.format_list(frames[outermost + 1 :]))
+        last = max(at for at, each in enumerate(frames) if each.name == watched.__name__)
+        step.stack = "".join(traceback.format_list(frames[last + 1 :]))
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(step.thread), ctypes.py_object(_Interrupted))
 
 

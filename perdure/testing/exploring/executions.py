@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from temporalio.api.common.v1 import Payload
-from temporalio.exceptions import ApplicationError
 
 from perdure._wire.requests import SENT_AGAIN, TakenOver
 from perdure.testing import server_jobs as sdk
@@ -192,7 +191,7 @@ class Execution:
         identity = response.protocol_instance_id
         if response.HasField("rejected"):
             failure = sdk.failure_of(response.rejected, self._world.converter)
-            if isinstance(failure, ApplicationError) and failure.type == TakenOver.__name__ and self.open:
+            if TakenOver.is_reason(failure) and self.open:
                 self._world.loop.call_later(0.5, self._send_again, *self._updates.pop(identity))
             else:
                 self._answer(identity, UpdateRefused(str(failure)))
