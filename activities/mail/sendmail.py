@@ -10,9 +10,10 @@ import asyncio
 import os
 import shlex
 import shutil
-from asyncio.subprocess import STDOUT, Process
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from subprocess import STDOUT, Popen
 from tempfile import TemporaryFile
+from threading import Thread
 from typing import IO
 
 from activities.mail.contracts.mail import Accepted, Mail
@@ -50,11 +51,11 @@ async def send_by_sendmail(mail: Mail, attempt: Attempt) -> Accepted:
             # program takes the end of it for the end of the mail, and sends the half.
             message.write(content.replace(b"\r\n", b"\n"))  # Unix programs expect Unix line ends
             message.seek(0)
-            process = await _started(command, message, output, attempt)
+            process = _started(command, message, output, attempt)
         except OSError as error:
             raise NotDone(f"{program} could not be started: {error.strerror}") from error
         # If this wait is cancelled, the program continues: most likely it hands the mail over, and a look-up finds it.
-        status = await process.wait()
+        status = await _end_of(process)
         words = _last_words(output, mail)
     if status == 0:
         return Accepted(queue_id="", reply=words)
@@ -82,21 +83,42 @@ async def find_sent_mail(mail: Mail, question: LookupContext) -> Accepted | None
     return found
 
 
-async def _started(command: list[str], message: IO[bytes], output: IO[bytes], attempt: Attempt) -> Process:
+def _started(command: list[str], message: IO[bytes], output: IO[bytes], attempt: Attempt) -> Popen[bytes]:
     """The program, running until its end or the attempt's deadline, also when this process is killed or frozen."""
     keeper = _runnable("timeout", "it is in the package coreutils")
     environment = {name: os.environ[name] for name in _NEEDED if name in os.environ}
     limit = attempt.remaining
     attempt.before_first_byte()
-    return await asyncio.create_subprocess_exec(
+    # Not a process of asyncio, which from Python 3.12 kills it when the loop is closed: that would be `timeout` alone,
+    # and the program would be left without a deadline.
+    return Popen(
         # By SIGKILL, which no program can put off (invariant 5); 0 would mean without limit. It makes a process
         # group of its own, so that no Ctrl-C and no signal to ours tears a mail apart.
-        *(keeper, "-s", "KILL", f"{max(limit, 0.001):.3f}", *command),
+        [keeper, "-s", "KILL", f"{max(limit, 0.001):.3f}", *command],
         stdin=message,
         stdout=output,
         stderr=STDOUT,
         env=environment | {"LC_ALL": "C"},
     )
+
+
+async def _end_of(process: Popen[bytes]) -> int:
+    """Its exit status; negative if a signal ended it."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def tell(status: int) -> None:
+        if not ended.cancelled():
+            ended.set_result(status)
+
+    def wait() -> None:
+        status = process.wait()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, status)
+
+    # A daemon, so that a worker can stop before the program does.
+    Thread(target=wait, name=f"wait for process {process.pid}", daemon=True).start()
+    return await ended
 
 
 def _runnable(program: str, hint: str) -> str:
