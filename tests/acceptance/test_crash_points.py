@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -226,14 +227,14 @@ async def test_an_effect_that_happens_twice_is_found_and_told_with_place_history
             forgetful.Forgetful,
             counterparty,
             app="tests.apps.forgetful:app",
-            only=lambda place: "the call of" in place,
+            only=lambda place: "after the call of" in place,
             ways=[Way.KILL],
         )
 
     told = str(failed.value)
     assert "forgetful, after the call of do-forgetful: the worker is killed" in told
-    assert "do-forgetful happened 2 times; undisturbed it happens 1 times" in told
-    assert "before the call of" not in told.replace("fence: begin", "").split("history:")[0]
+    # more often where a stall lost attempts as well
+    assert re.search(r"do-forgetful happened (?!1 )\d+ times; undisturbed it happens 1 times", told)
     assert "activity_task_scheduled do-forgetful" in told
     assert "perdure.effect: {" in told
 

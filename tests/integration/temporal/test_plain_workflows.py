@@ -253,7 +253,7 @@ async def test_whatever_worker_is_killed_the_bank_pays_once(temporal: TemporalSe
 async def test_an_ordinary_activity_that_is_retried_is_caught_paying_twice(
     temporal: TemporalServer, bank: Bank
 ) -> None:
-    with pytest.raises(CrashPointsFailed, match=r"after the activity pay_plainly(.|\n)*happened 2 times"):
+    with pytest.raises(CrashPointsFailed, match=r"after the activity pay_plainly(.|\n)*happened (?!1 )\d+ times"):
         await workflow_crash_points(
             Plain.run,
             {"cents": 100},
