@@ -29,10 +29,10 @@ class _Step:
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.first_seen: float | None = None
-        """The processor time of the process when the watch saw it first."""
+        self.counted_from: float | None = None
+        """The processor time of the process when the watch saw it first, or interrupted it last."""
         self.stack: str | None = None
-        """Where it was interrupted."""
+        """Where it was interrupted first."""
 
 
 def watched(step: Callable[[], _T]) -> _T:
@@ -49,6 +49,7 @@ def watched(step: Callable[[], _T]) -> _T:
         finally:
             _WATCH.end(mine)
     except _Interrupted:
+        _WATCH.end(mine)  # if the interrupt came in the line above
         _raise_runaway(mine)
         raise
     _raise_runaway(mine)
@@ -73,7 +74,7 @@ class _Watch:
         self._thread: threading.Thread | None = None
 
     def begin(self, step: _Step) -> None:
-        """Interrupt this step after `LONGEST`."""
+        """Interrupt this step after each `LONGEST`: what runs at an interrupt may catch it, as a finalizer does."""
         with self._lock:
             self._steps.add(step)
             if self._thread is None or not self._thread.is_alive():  # in a process that was forked, it is not
@@ -93,17 +94,18 @@ class _Watch:
                     self._thread = None
                     return
                 now = time.process_time()
-                for step in list(self._steps):
-                    if step.first_seen is None:
-                        step.first_seen = now
-                    elif now - step.first_seen > LONGEST:
+                for step in self._steps:
+                    if step.counted_from is None:
+                        step.counted_from = now
+                    elif now - step.counted_from > LONGEST:
+                        step.counted_from = now
                         self._interrupt(step)
 
     def _interrupt(self, step: _Step) -> None:
-        self._steps.discard(step)
-        frames = traceback.extract_stack(sys._current_frames()[step.thread])
-        last = max(at for at, each in enumerate(frames) if each.name == watched.__name__)
-        step.stack = "".join(traceback.format_list(frames[last + 1 :]))
+        if step.stack is None:
+            frames = traceback.extract_stack(sys._current_frames()[step.thread])
+            last = max(at for at, each in enumerate(frames) if each.name == watched.__name__)
+            step.stack = "".join(traceback.format_list(frames[last + 1 :]))
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(step.thread), ctypes.py_object(_Interrupted))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -328,6 +329,29 @@ async def test_a_loop_that_never_waits_ends_the_rehearsal_and_is_named(monkeypat
         RunawayWorkflow, match=r"too long without waiting(.|\n)*endless\.py(.|\n)*while not await self\.wait_for"
     ):
         await rehearse(endless.Endless, "x", {})
+
+
+@workflow.defn(name="stubborn")
+class Stubborn(Lifecycle[str, Nap]):
+    """Its loop goes on after the first interruption, as one does that interrupts a finalizer."""
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        with suppress(BaseException):
+            while not await self.wait_for(lambda: False, until=self.started_at):
+                pass
+        while not await self.wait_for(lambda: False, until=self.started_at):
+            pass
+
+
+async def test_a_loop_that_goes_on_after_it_was_interrupted_is_interrupted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_watch, "LONGEST", 0.5)
+    began = time.process_time()
+    with pytest.raises(RunawayWorkflow, match="too long without waiting"):
+        await rehearse(Stubborn, "x", {})
+    assert time.process_time() - began < 15  # the time-out of this test would end the second loop, too
 
 
 async def test_calls_that_never_happened_are_an_error() -> None:
