@@ -219,14 +219,22 @@ class World:
         (answer,) = await self.until(answered, f"{lifecycle}/{entity_id} answers the query {name}")
         return answer
 
-    async def update(self, lifecycle: str, entity_id: object, name: str, given: object) -> Any:
-        """The answer to an update of the lifecycle's own. If a worker was lost, its sender has to send it again."""
-        while True:
+    async def update(self, lifecycle: str, entity_id: object, name: Any, given: object) -> Any:
+        """The answer to an update. If a worker or a workflow task was lost, its sender has to send it again."""
+
+        async def answered() -> tuple[Any] | None:
             try:
-                return await self.handle(lifecycle, entity_id).execute_update(name, given)
+                return (await self.handle(lifecycle, entity_id).execute_update(name, given),)
             except temporalio.client.WorkflowUpdateFailedError as refused:
                 if not TakenOver.is_reason(refused.cause):
                     raise
+            except RPCError as error:
+                if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                    raise
+            return None
+
+        (answer,) = await self.until(answered, f"{lifecycle}/{entity_id} answers the update {name}")
+        return answer
 
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:
         """The entity's transitions on record, oldest first."""

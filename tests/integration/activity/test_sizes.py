@@ -139,14 +139,14 @@ async def test_a_resolution_with_a_receipt_that_is_too_large_or_nested_too_deep_
                 await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=receipt)
         said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt={"number": 7, "text": "x" * LARGEST_RECEIPT})
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await world.handle("large", "a").execute_update("resolve", said)
+            await world.update("large", "a", "resolve", said)
         assert "bytes, and may have" in str(refused.value.cause)
         deep = {"number": 7, "text": "x", "more": nested(DEEPEST)}
         with pytest.raises(InvalidInput, match="the receipt is nested 100 levels deep or deeper"):
             await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=deep)
         said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt=deep)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await world.handle("large", "a").execute_update("resolve", said)
+            await world.update("large", "a", "resolve", said)
         assert "the receipt is nested 100 levels deep or deeper" in str(refused.value.cause)
         receipt = {"number": 7, "text": "x"}
         assert await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=receipt)

@@ -71,9 +71,10 @@ async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_
         await world.client.start(PrivateMessage, "a", GIVEN)
         await world.asked("private-message", "a")
         first_run = (await handle.describe()).run_id
-        assert await handle.execute_update(PrivateMessage.ask, GIVEN) == GIVEN
+        assert await world.update("private-message", "a", PrivateMessage.ask, GIVEN) == GIVEN
+        secret = Secret(to=Private(PHONE), text=f"{SECRET}?")
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await handle.execute_update(PrivateMessage.ask, Secret(to=Private(PHONE), text=f"{SECRET}?"))
+            await world.update("private-message", "a", PrivateMessage.ask, secret)
         assert isinstance(refused.value.cause, ApplicationError)
         assert refused.value.cause.message == f"that is no {SECRET}"
         await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)

@@ -150,7 +150,7 @@ async def test_a_run_renewed_during_a_long_back_off_goes_on_waiting(renewing: Wo
             await renewing.counterparty.saw("do", count=tries)
             await renewing.until(partial(_waits, renewing, tries), "the back-off")
             while await _runs(renewing, "slow") < tries + 1:
-                await renewing.handle("slow", "a").execute_update("say", "on")
+                await renewing.update("slow", "a", "say", "on")
                 await renewing.asked("slow")
             await renewing.until(partial(_waits, renewing, tries), "the back-off, in the new run")
             assert renewing.counterparty.seen("do") == tries

@@ -112,7 +112,7 @@ async def test_a_lagging_standby_takes_over_at_once_and_what_it_lost_is_looked_u
         why = "select attempts = 1 and status = 'done' from perdure.effect where key like '%lost%'"
         assert [row[0] for row in await world.db.fetch(why)] == [True, True]
         # It waited meanwhile, and what it does now was certainly not done before.
-        await world.handle("escalate", "refused").execute_update("retry_now", OperatorRequest(by="ann", note="now"))
+        await world.update("escalate", "refused", "retry_now", OperatorRequest(by="ann", note="now"))
         await ended(world, "escalate", "refused")
         await started_by_sql(world, "new", kind="escalate")
         await ended(world, "escalate", "new")
