@@ -204,19 +204,23 @@ class World:
             return None
         return await self.asked(lifecycle, entity_id)
 
-    async def query(self, lifecycle: str, entity_id: object, name: str) -> Any:
-        """The answer to a query, asked again in the instant in which a new run has no workflow task yet, and where a
-        busy worker does not answer in time."""
+    async def query(self, lifecycle: str, entity_id: object, name: Any, **options: Any) -> Any:
+        """The answer of an entity to a query; see `answer_of`."""
+        return await self.answer_of(self.handle(lifecycle, entity_id), name, **options)
+
+    async def answer_of(self, handle: temporalio.client.WorkflowHandle[Any, Any], query: Any, **options: Any) -> Any:
+        """The answer of a workflow to a query, asked again in the instant in which a new run has no workflow task yet,
+        and where a busy worker does not answer in time."""
 
         async def answered() -> tuple[Any] | None:
             try:
-                return (await self.handle(lifecycle, entity_id).query(name),)
+                return (await handle.query(query, **options),)
             except RPCError as error:
                 if error.status not in UNANSWERED:
                     raise
                 return None
 
-        (answer,) = await self.until(answered, f"{lifecycle}/{entity_id} answers the query {name}")
+        (answer,) = await self.until(answered, f"{handle.id} answers the query {query}")
         return answer
 
     async def update(self, lifecycle: str, entity_id: object, name: Any, given: object) -> Any:

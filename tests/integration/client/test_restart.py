@@ -42,7 +42,7 @@ async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(
         await world.until(lambda: _delivered(world), "delivered")
         counter = world.handle("counter", "a")
         waiting = asyncio.create_task(counter.execute_update("stay"))  # keeps the run open beyond its final state
-        await world.until(lambda: counter.query("staying"), "the update under way")
+        await world.until(lambda: world.query("counter", "a", "staying"), "the update under way")
         await counter.signal("tell", "close")
         await world.ended("counter", "a")
         await world.client.restart(Counter, "a", by="ann", note="again", given=Count(total=5))
@@ -51,7 +51,7 @@ async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(
         await counter.signal("tell", "go")
         await waiting
         await world.until(lambda: _delivered(world), "delivered")
-        assert await counter.query("counted") == 5
+        assert await world.query("counter", "a", "counted") == 5
         await counter.signal("tell", "close")
         status = await world.client.wait(Counter, "a", timeout=timedelta(seconds=DEADLINE))
     assert (status.generation, status.state) == (1, "closed")

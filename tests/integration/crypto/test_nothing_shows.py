@@ -79,7 +79,7 @@ async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_
         assert refused.value.cause.message == f"that is no {SECRET}"
         await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
         await world.is_in("private-message", "a", "muttered")
-        [heard] = await handle.query(PrivateMessage.heard)
+        [heard] = await world.answer_of(handle, PrivateMessage.heard)
         assert heard.to.open(Entity("private-message", "a")) == PHONE
     async with world.worker(app, **keys(SECOND, FIRST)):
         await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)

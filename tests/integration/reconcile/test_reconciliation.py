@@ -61,9 +61,8 @@ async def test_a_reconciliation_now_mends_says_what_is_left_and_forgets_what_is_
     assert "3 open entities checked, 1 mended, 1 left for a person" in left.stdout
     assert "perdure retry staying ended --by YOU" in left.stdout
     await world.until(lambda: is_open(world, "staying", "gone"), "runs again")
-    web_ui = await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).query(
-        "__temporal_workflow_metadata"
-    )
+    its_run = world.temporal_client.get_workflow_handle(reconciliation_id(world.scope))
+    web_ui = await world.answer_of(its_run, "__temporal_workflow_metadata")
     assert "| ended | 0 | 1 |" in str(web_ui)
 
     again = await perdure(world, "retry", "staying", "ended", "--by", "ann")

@@ -225,7 +225,7 @@ async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
         assert await mentions(world.db, "counter") == before
         with pytest.raises(NotNow, match="has a run that is open"):
             await delete_runs(world.temporal_client, f"{world.scope}:counter/a")
-        assert await world.handle("counter", "a").query("counted") == 0
+        assert await world.query("counter", "a", "counted") == 0
 
 
 async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: World) -> None:

@@ -107,7 +107,7 @@ async def _found(world: World, attention: str | None) -> bool:
 
 async def _details(world: World, kind: str) -> str:
     await world.asked(kind)  # so that it is delivered
-    metadata = await world.handle(kind, "a").query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    metadata = await world.query(kind, "a", "__temporal_workflow_metadata", result_type=WorkflowMetadata)
     return str(metadata.current_details)
 
 
