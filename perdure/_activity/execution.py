@@ -24,7 +24,7 @@ from perdure._crypto.sealed import bound_to
 from perdure._text.privacy import describe, format_error
 from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
-from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_clock
+from perdure.contracts.attempt import USELESS, Attempt, LookupContext
 from perdure.contracts.dumping import dump, load
 from perdure.contracts.effects import Effect, Lookup, first_problem
 from perdure.contracts.keys import Entity, Key
@@ -76,6 +76,9 @@ class Host(Protocol):
     def now(self) -> datetime:
         """The time of day by the worker's clock."""
 
+    def boot_clock(self) -> float:
+        """Seconds of the clock by which a call must have ended; see `attempt.boot_clock`."""
+
     @property
     def resources(self) -> Any:
         """The resources that bodies share."""
@@ -115,7 +118,7 @@ async def _attempt(
         return _unbegun(token, why)
     if host.stop_asked:
         return _unbegun(token, STOPPED, made=False)
-    asked_at = boot_clock()
+    asked_at = host.boot_clock()
     useless_at = None if order.expires_at is None else asked_at + (order.expires_at - host.now).total_seconds()
     if useless_at is not None and asked_at >= useless_at:  # the order waited for a worker until then
         return _unbegun(token, USELESS)
@@ -146,6 +149,7 @@ async def _attempt(
         resources=host.resources,
         useless_at=useless_at,
         _note=lambda lookup_hint: _note(store, order.write, fence, lookup_hint),
+        _clock=host.boot_clock,
     )
     pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
@@ -310,10 +314,10 @@ async def _call(
 async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
     """Await `call` for at most `timeout` seconds, and no longer than the worker's grace time."""
     calling, stop = asyncio.ensure_future(call), host.stopping()
-    over_at = boot_clock() + timeout
+    over_at = host.boot_clock() + timeout
     try:
         await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if not calling.done() and boot_clock() > over_at + A_MOMENT:
+        if not calling.done() and host.boot_clock() > over_at + A_MOMENT:
             # The process was frozen, and an unread reply may have arrived. `before_first_byte` refuses a request that
             # has not left yet.
             await asyncio.wait({calling}, timeout=A_MOMENT)

@@ -18,6 +18,7 @@ from perdure._wire.orders import AttemptOrder, LookupOrder, Report, StepOrder
 from perdure._wire.terms import all_terms, terms_of
 from perdure._wire.writes import Answer, Store, Write
 from perdure.app import App, Contract
+from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
@@ -84,6 +85,9 @@ class TemporalHost:
     @property
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+    def boot_clock(self) -> float:
+        return boot_clock()
 
     @property
     def resources(self) -> Any:

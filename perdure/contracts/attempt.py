@@ -74,11 +74,13 @@ class Attempt:
     useless_at: float | None = None
     """Time on `boot_clock` at which the effect expires; None = never."""
     _note: Note | None = None
+    _clock: Callable[[], float] = boot_clock
+    """Stands still in a rehearsal."""
 
     @property
     def remaining(self) -> float:
         """Seconds until the call must have ended. Use it as the time-out of the client library."""
-        return max(self.ends_at - boot_clock(), 0.0)
+        return max(self.ends_at - self._clock(), 0.0)
 
     def before_first_byte(self) -> None:
         """Call this immediately before the bytes leave that cause the effect (invariant 5).
@@ -87,7 +89,7 @@ class Attempt:
             NotDone: the time is over, for example after the process was frozen, or the effect has expired. Nothing was
                 sent.
         """
-        if self.useless_at is not None and boot_clock() >= self.useless_at:
+        if self.useless_at is not None and self._clock() >= self.useless_at:
             raise NotDone(USELESS, counts=False)
         if self.remaining <= 0:
             raise NotDone("the attempt's time was over before the first byte left")

@@ -90,6 +90,10 @@ class RehearsalHost:
         """The virtual time."""
         return self._clock()
 
+    def boot_clock(self) -> float:
+        """It takes no time, however busy the machine is."""
+        return 0.0
+
     @property
     def resources(self) -> None:
         """The bodies' ends are scripted: they use nothing."""

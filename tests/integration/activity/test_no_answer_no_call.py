@@ -10,6 +10,7 @@ from perdure._activity.execution import attempt
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.orders import AttemptOrder, CallResult
 from perdure._wire.writes import Fence, FenceOp, Write
+from perdure.contracts.attempt import boot_clock
 from perdure.servers.postgres import PostgresServer
 from tests.apps.contracts import REGULAR, Booking, Ticket
 
@@ -21,6 +22,10 @@ class Quiet:
     stop_asked = False
     now = datetime.now(UTC)
     resources = None
+
+    def boot_clock(self) -> float:
+        """That of the machine."""
+        return boot_clock()
 
     def heartbeat(self, progress: object) -> None:
         """Nobody listens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -182,8 +183,9 @@ class Worker:
     stop_asked = False
     resources = None
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, clock: Callable[[], float] = boot_clock) -> None:
         self.now = now
+        self.boot_clock = clock
 
     def heartbeat(self, progress: object) -> None:
         """Nobody listens."""
@@ -215,11 +217,9 @@ async def test_an_attempt_that_is_handed_out_after_its_expiry_leaves_no_record_a
         assert (report.result, report.begun, report.counts) == (CallResult.NOT_DONE, False, False)
 
 
-async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit() -> None:
     """What the commit took is none of the call's time: the database counts from the commit (invariant 5)."""
     now = boot_clock()
-    monkeypatch.setattr("perdure._activity.execution.boot_clock", lambda: now)
-    monkeypatch.setattr("perdure.contracts.attempt.boot_clock", lambda: now)
 
     class Slow(MemoryStore):
         """Takes three seconds for each commit."""
@@ -237,7 +237,8 @@ async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkey
         left.append(the_attempt.remaining)
         return 1
 
-    report = await attempt(ASKED, body, _order(), Slow(lambda: NOON), Worker(NOON - timedelta(seconds=60)))
+    worker = Worker(NOON - timedelta(seconds=60), lambda: now)
+    report = await attempt(ASKED, body, _order(), Slow(lambda: NOON), worker)
     assert (report.result, [round(each, 3) for each in left]) == (CallResult.DONE, [2.0])
 
 

@@ -590,6 +590,26 @@ class Limited(Lifecycle[str, Nap]):
         await self.enter(Nap.RESTED)
 
 
+SHORT = Effect[str, int]("short", timeout=timedelta(microseconds=1), doubt=Repeat())
+
+
+@workflow.defn(name="brief")
+class Brief(Lifecycle[str, Nap]):
+    """Performs an effect whose time is over in no time."""
+
+    effects = (SHORT,)
+
+    @workflow.run
+    async def run(self, name: str) -> None:
+        await self.perform(SHORT, name)
+        await self.enter(Nap.RESTED)
+
+
+async def test_the_time_of_an_attempt_does_not_pass_however_slow_the_machine_is() -> None:
+    seen = await rehearse(Brief, "x", {SHORT: [1]})
+    assert seen.outcomes[seen.keys[0]] == [DONE]
+
+
 @workflow.defn(name="patient")
 class Patient(Lifecycle[str, Nap]):
     """Waits a while before it does what it was asked for."""
