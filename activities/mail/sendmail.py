@@ -10,7 +10,8 @@ import asyncio
 import os
 import shlex
 import shutil
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future
+from contextlib import ExitStack
 from subprocess import STDOUT, Popen
 from tempfile import TemporaryFile
 from threading import Thread
@@ -104,21 +105,11 @@ def _started(command: list[str], message: IO[bytes], output: IO[bytes], attempt:
 
 async def _end_of(process: Popen[bytes]) -> int:
     """Its exit status; negative if a signal ended it."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[int] = loop.create_future()
-
-    def tell(status: int) -> None:
-        if not ended.cancelled():
-            ended.set_result(status)
-
-    def wait() -> None:
-        status = process.wait()
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, status)
-
+    ended: Future[int] = Future()
+    ended.set_running_or_notify_cancel()  # so that a wait that is cancelled leaves it alone
     # A daemon, so that a worker can stop before the program does.
-    Thread(target=wait, name=f"wait for process {process.pid}", daemon=True).start()
-    return await ended
+    Thread(target=lambda: ended.set_result(process.wait()), name=f"wait for process {process.pid}", daemon=True).start()
+    return await asyncio.wrap_future(ended)
 
 
 def _runnable(program: str, hint: str) -> str:
