@@ -51,6 +51,7 @@ class TelephonyServer:
 
     Attributes:
         orders: what goes wrong next.
+        answers: once it is set, no delay lasts any longer.
         lines: the log: `at`, `what`, `outcome`, and so on.
     """
 
@@ -72,6 +73,7 @@ class TelephonyServer:
         self.port, self.account, self.token = port, account, token
         self.lag, self.silence, self.events_after = lag, silence, events_after
         self.orders = Orders(chance or Chance())
+        self.answers = asyncio.Event()
         self.lines: list[dict[str, Any]] = []
         self.resources: dict[str, Resource] = {}
         self._file = None if log is None else log.open("a", buffering=1)
@@ -159,7 +161,7 @@ class TelephonyServer:
             self._log(**line, outcome=wrong[0])
             return self._error(400, *wrong)
         if fault is Fault.DELAY_BEFORE:
-            await asyncio.sleep(self.silence)
+            await self._delay()
         resource = None
         if fault is None or fault in ACCEPTS:
             resource = self._accepted(form, call, wanted)
@@ -169,6 +171,10 @@ class TelephonyServer:
             return await self._fails(request, fault, resource)
         assert resource is not None
         return web.json_response(resource.shown() | {"date_sent": None, "status": "queued"}, status=201)
+
+    async def _delay(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.answers.wait(), self.silence)
 
     def _accepted(self, form: dict[str, str], call: bool, wanted: tuple[str, ...]) -> Resource:
         sid = ("CA" if call else "SM") + secrets.token_hex(16)
@@ -182,7 +188,7 @@ class TelephonyServer:
                 request.transport.abort()
                 return web.Response()
             case Fault.DELAY_AFTER:
-                await asyncio.sleep(self.silence)
+                await self._delay()
             case Fault.TRUNCATED:
                 return await self._truncated(request)
             case Fault.NOT_JSON | Fault.GATEWAY:

@@ -3,6 +3,9 @@
 That clock runs ahead of the database's and the worker's: a plan must not begin before a patient signs up. Doses are
 started by the relay, at our speed: time is skipped from one dose to the next, which is waited for. Nothing is queried:
 to look into the database costs less.
+
+Whatever cancels a timer or an activity comes well before that ends: a workflow task that cancels what has ended while
+the task ran, this server refuses, and never gives the run another one.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.testservice.v1 import LockTimeSkippingRequest, UnlockTimeSkippingRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -31,10 +35,10 @@ from workers.reminders.app import app
 if TYPE_CHECKING:
     from tests.applications.reminders.conftest import Clinic
 
-SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+DAY = timedelta(days=1)
 
 STANDS = 15.0
-"""Seconds for which the clock may stand."""
+"""Seconds for which the clock may stand once no run is open."""
 
 
 @contextmanager
@@ -74,11 +78,15 @@ class Skipping:
             await self.clinic.world.until(partial(self._is_closed, lifecycle, id), f"{lifecycle}/{id} closed")
 
     async def close(self) -> None:
-        """End what is left."""
+        """End what is left. Its clock stands for good for a run that is terminated at work: then it is let go."""
         await self.closed()
         for lifecycle, id in await self.clinic.db.fetch("select lifecycle, id from perdure.entity"):
             with suppress(RPCError):  # it has not begun, or is over
                 await self._handle(lifecycle, id).terminate()
+        skipped = asyncio.ensure_future(self.to(await self.now() + DAY))
+        while not (await asyncio.wait([skipped], timeout=STANDS))[0]:
+            await self._let_go()
+        await skipped
 
     async def now(self) -> datetime:
         """By the server's clock."""
@@ -93,24 +101,19 @@ class Skipping:
         return f"{await self.now() + DAY:%Y-%m-%d}T{at}"
 
     async def to(self, moment: datetime) -> None:
-        """Skip to a moment; past, it has come already.
+        """Skip to a moment; past, it has come already. The server's clock stands while a run has work to do."""
 
-        The server's clock stands while a run has work to do. Where one was terminated meanwhile, or its worker was
-        slow, it sometimes stands for good: then it is let go. What has ended is closed before: a workflow task that
-        the clock overtakes, the server does not always give to a worker again.
-        """
-        await self.closed()
-        while (left := moment - await self.now()) > timedelta(0):
-            skipped = asyncio.ensure_future(self.environment.sleep(left))
-            if not (await asyncio.wait([skipped], timeout=STANDS))[0]:
-                await self._let_go()
-            with suppress(RPCError):  # the call has a time-out, which a busy machine may meet
-                await skipped
+        async def skip() -> None:
+            while (left := moment - await self.now()) > timedelta(0):
+                with suppress(RPCError):  # the call has a time-out, which a busy machine may meet
+                    await self.environment.sleep(left)
+
+        await in_time(skip())
 
     async def while_nobody_works(self, patient: str, until: datetime) -> None:
         """Skip time without a worker, beyond the next dose of a patient: for that the clock would stand."""
         await self._let_go()
-        await self.clinic.world.until(lambda: self._waits_for_a_worker(patient), f"work for {patient}")
+        await self.clinic.world.until(lambda: self._is_at_work("dosage-reminders", patient), f"work for {patient}")
         await in_time(self.environment.sleep(until - await self.now()))
         await self.environment.client.test_service.lock_time_skipping(LockTimeSkippingRequest())
 
@@ -123,6 +126,15 @@ class Skipping:
         """Wait until whatever the app said is delivered."""
         waits = "select not exists (select from perdure.outbox)"
         await self.clinic.world.until(lambda: self.clinic.db.fetchval(waits), "delivered")
+
+    async def acted(self, lifecycle: str, id: str) -> None:
+        """Wait until a lifecycle has acted upon whatever the app said."""
+        await self.heard()
+
+        async def idle() -> bool:
+            return not await self._is_at_work(lifecycle, id)
+
+        await self.clinic.world.until(idle, f"{lifecycle}/{id} has acted")
 
     async def begun(self, patient: str, count: int) -> None:
         """Wait until so many doses of a patient were started, and have begun: the clock stands until they wait."""
@@ -164,9 +176,10 @@ class Skipping:
         status: WorkflowExecutionStatus = (await self._handle(lifecycle, id).describe()).status
         return status != WorkflowExecutionStatus.RUNNING
 
-    async def _waits_for_a_worker(self, patient: str) -> bool:
-        history = await self._handle("dosage-reminders", patient).fetch_history()
-        return bool(history.events[-1].HasField("workflow_task_scheduled_event_attributes"))
+    async def _is_at_work(self, lifecycle: str, id: str) -> bool:
+        last = (await self._handle(lifecycle, id).fetch_history()).events[-1]
+        tasks = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
+        return last.event_type in tasks
 
     async def _let_go(self) -> None:
         await self.environment.client.test_service.unlock_time_skipping(UnlockTimeSkippingRequest())

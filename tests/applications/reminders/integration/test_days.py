@@ -1,4 +1,4 @@
-"""Unusual days on the time-skipping server: messages in the last second, nights, a leap day."""
+"""Unusual days on the time-skipping server: messages right before a dose, nights, a leap day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from infra.telephony.faults import Fault
 from tests.applications.reminders.conftest import a_plan
-from tests.applications.reminders.skipping import DAY, SECOND, Skipping
+from tests.applications.reminders.skipping import DAY, Skipping
+from tests.deadline import DEADLINE
 
 MINUTE = timedelta(minutes=1)
 DAILY = "FREQ=DAILY"
@@ -24,15 +25,16 @@ WORDS: dict[str, dict[str, Any]] = {
 
 
 async def test_a_change_right_before_a_dose_applies_to_it(skipping: Skipping) -> None:
-    due, names = await said_before_it_is_due(skipping)
+    due = await said_before_it_is_due(skipping)
+    await skipping.to(due)
     for word in ("phone", "channel", "plan"):
-        await skipping.over(names[word], 1)
-    await skipping.begun(names["quiet"], 1)
+        await skipping.over(word, 1)
+    await skipping.begun("quiet", 1)
     await skipping.to(due + 15 * MINUTE)
-    await skipping.over(names["quiet"], 1)
-    await skipping.clinic.world.until(lambda: skipping.clinic.doses(names["pause"]), "what was due in the pause")
+    await skipping.over("quiet", 1)
+    await skipping.clinic.world.until(lambda: skipping.clinic.doses("pause"), "what was due in the pause")
 
-    assert {word: await doses(skipping, name) for word, name in names.items()} == {
+    assert {word: await doses(skipping, word) for word in WORDS} == {
         "phone": [("metformin", "sent", "08:00")],
         "channel": [("metformin", "sent", "08:00")],
         "plan": [("other", "sent", "08:00")],
@@ -41,11 +43,11 @@ async def test_a_change_right_before_a_dose_applies_to_it(skipping: Skipping) ->
         "end": [],
     }
     told = {each.form["To"]: "call" if each.call else "sms" for each in skipping.clinic.telephony.accepted}
-    by_word = {word: told.get(phone_of(name)) for word, name in names.items()}
+    by_word = {word: told.get(phone_of(word)) for word in WORDS}
     silent = dict.fromkeys(("phone", "pause", "end"))
     assert by_word == silent | {"channel": "call", "plan": "sms", "quiet": "sms"}
     assert told["+12025550190"] == "sms"
-    assert [(await skipping.clinic.patient(names[word]))[0] for word in ("pause", "end")] == ["paused", "ended"]
+    assert [(await skipping.clinic.patient(word))[0] for word in ("pause", "end")] == ["paused", "ended"]
 
 
 async def test_in_the_quiet_hours_across_midnight_nothing_is_sent(skipping: Skipping) -> None:
@@ -77,13 +79,15 @@ async def test_in_the_quiet_hours_across_midnight_nothing_is_sent(skipping: Skip
 async def test_a_patient_who_signs_off_during_a_reminder_gets_no_other_one(skipping: Skipping) -> None:
     today, provider = await skipping.tomorrow(), skipping.clinic.telephony
     plan = a_plan({"rule": DAILY, "start": today}, {"id": "later", "rule": DAILY, "start": today[:-5] + "08:30"})
-    provider.silence = 0.5
+    provider.silence = DEADLINE
     provider.orders.order(Fault.DELAY_AFTER)
     await skipping.sign_up("jo", plan)
     await skipping.to(datetime.fromisoformat(today).replace(tzinfo=UTC))
     await skipping.clinic.world.until(lambda: provider.accepted, "a call under way")
     await skipping.clinic.change("jo", signed_off=True)
     assert await ended(skipping, "jo") == ("ended", "signed off")
+    await skipping.acted("dose", f"jo/metformin/{today}")
+    provider.answers.set()
     await skipping.over("jo", 1)
     await skipping.to(await skipping.now() + 2 * DAY)
 
@@ -140,30 +144,22 @@ async def test_on_february_29(skipping: Skipping) -> None:
     assert [f"{at:%m-%d %H:%M}" for at in await skipping.sent("jo")] == ["02-29 08:00", "02-29 08:00", "03-29 08:00"]
 
 
-async def said_before_it_is_due(skipping: Skipping) -> tuple[datetime, dict[str, str]]:
-    """Say each of `WORDS` to a patient of its own one second before its dose; that second passes at our speed, so a
-    slow machine gets more of them. Gives when it was due, and the patients' names."""
-    for attempt in range(7):
-        today = await skipping.tomorrow()
-        due, plan = datetime.fromisoformat(today).replace(tzinfo=UTC), a_plan({"rule": DAILY, "start": today})
-        names = {word: f"{word}-{attempt}" for word in WORDS}
-        for name in names.values():
-            await skipping.sign_up(name, plan, phone=phone_of(name))
-        await skipping.to(due - 2**attempt * SECOND)
-        for word, name in names.items():
-            await skipping.clinic.change(name, **WORDS[word])
-        await skipping.heard()
-        if await skipping.now() < due:
-            return due, names
-        for name in names.values():
-            await skipping.clinic.db.execute("delete from reminders.patient where id = $1", name)
-    raise AssertionError("it was never heard within a minute")
+async def said_before_it_is_due(skipping: Skipping) -> datetime:
+    """Say each of `WORDS` to a patient of its own before its dose, by more than a test waits. Gives when it is due."""
+    today = await skipping.tomorrow()
+    due, plan = datetime.fromisoformat(today).replace(tzinfo=UTC), a_plan({"rule": DAILY, "start": today})
+    for word in WORDS:
+        await skipping.sign_up(word, plan, phone=phone_of(word))
+    await skipping.to(due - 15 * MINUTE)
+    for word, columns in WORDS.items():
+        await skipping.clinic.change(word, **columns)
+    await skipping.heard()
+    return due
 
 
-def phone_of(name: str) -> str:
-    """One for each patient and attempt."""
-    word, attempt = name.split("-")
-    return f"+120255502{attempt}{list(WORDS).index(word)}"
+def phone_of(word: str) -> str:
+    """Each patient has a number."""
+    return f"+1202555020{list(WORDS).index(word)}"
 
 
 def on(day: datetime, at: str) -> datetime:
