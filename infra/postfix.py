@@ -101,6 +101,7 @@ class Postfix:
         end = time.monotonic() + _PATIENCE
         while self._starts() == before:
             if not self._process.running or time.monotonic() > end:
+                self._process.kill()
                 raise RuntimeError(f"Postfix does not start: {output.read_text()}{self.log.read_text()}")
             time.sleep(0.01)
 

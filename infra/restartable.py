@@ -24,6 +24,7 @@ class Restartable:
         self._process.kill()
 
     async def end(self) -> None:
-        """SIGTERM and wait; SIGKILL if that takes longer than its grace time allows."""
-        if self._process is not None and self._process.running:
+        """SIGTERM and wait; SIGKILL if that takes longer than its grace time allows. One that has ended still has a
+        guard."""
+        if self._process is not None:
             await asyncio.to_thread(self._process.stop)

@@ -5,6 +5,7 @@ They come back after a stop and a crash, end with whoever started them, and are 
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,8 +24,10 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from infra.restartable import Restartable
 from infra.time_skipping import time_skipping_environment
 from perdure.servers import healing
+from perdure.servers.guard import GuardedProcess
 from perdure.servers.ports import is_free
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -94,6 +97,25 @@ def test_a_given_data_directory_stays_and_a_temporary_one_goes(tmp_path: Path) -
         pass
     assert (kept.data_directory / "PG_VERSION").exists()
     assert not temporary.data_directory.parent.exists()
+
+
+async def test_nothing_is_left_of_a_server_that_ended_by_itself() -> None:
+    ourselves = psutil.Process()
+    before = set(ourselves.children())
+    with PostgresServer(durable=False) as server:
+        os.kill(server.pid, signal.SIGINT)
+        wait_until(lambda: not server.running, "PostgreSQL to end")
+
+        server.start()
+
+        assert len(set(ourselves.children()) - before) == 2, "the server and its guard"
+    process = Restartable()
+    process._process = guarded = GuardedProcess(["true"], ask=signal.SIGTERM, log=None)
+    await until(lambda: not guarded.running, "it ends")
+
+    await process.end()
+
+    assert set(ourselves.children()) <= before
 
 
 def test_postgres_ends_when_its_starter_is_killed() -> None:
