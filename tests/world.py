@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import psutil
@@ -224,14 +225,18 @@ class World:
         return answer
 
     async def update(self, lifecycle: str, entity_id: object, name: Any, given: object) -> Any:
-        """The answer to an update. If a worker or a workflow task was lost, its sender has to send it again."""
+        """The answer to an update. If a worker or a workflow task was lost, its sender has to send it again: with the
+        same id if nobody knows whether it was executed."""
+        update_id = str(uuid4())
 
         async def answered() -> tuple[Any] | None:
+            nonlocal update_id
             try:
-                return (await self.handle(lifecycle, entity_id).execute_update(name, given),)
+                return (await self.handle(lifecycle, entity_id).execute_update(name, given, id=update_id),)
             except temporalio.client.WorkflowUpdateFailedError as refused:
                 if not TakenOver.is_reason(refused.cause):
                     raise
+                update_id = str(uuid4())
             except RPCError as error:
                 if error.status is not RPCStatusCode.FAILED_PRECONDITION:
                     raise

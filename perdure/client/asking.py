@@ -222,13 +222,14 @@ async def _executed(
     patience: timedelta,
     update_id: str | None,
 ) -> str:
-    """Send an update, again for a while if it was not accepted after the loss of a worker."""
-    until, begin = time.monotonic() + patience.total_seconds(), ""
+    """Send an update, again for a while if it was not accepted after the loss of a worker: with the same id, since it
+    may have been executed all the same."""
+    until, begin, its_id = time.monotonic() + patience.total_seconds(), "", update_id or str(uuid4())
     while True:
         try:
             left = timedelta(seconds=max(until - time.monotonic(), 0.1))
-            its_id = f"{begin}{update_id or uuid4()}"
-            return str(await handle.execute_update(update, asked, id=its_id, result_type=str, rpc_timeout=left))
+            sent = handle.execute_update(update, asked, id=begin + its_id, result_type=str, rpc_timeout=left)
+            return str(await sent)
         except (RPCError, WorkflowUpdateFailedError) as error:
             taken_over = isinstance(error, WorkflowUpdateFailedError) and TakenOver.is_reason(error.cause)
             if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:
