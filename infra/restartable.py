@@ -24,7 +24,6 @@ class Restartable:
         self._process.kill()
 
     async def end(self) -> None:
-        """SIGTERM and wait; SIGKILL if that takes longer than its grace time allows. One that has ended still has a
-        guard."""
-        if self._process is not None:
+        """SIGTERM and wait; SIGKILL if that takes longer than its grace time allows."""
+        if self._process is not None and self._process.running:
             await asyncio.to_thread(self._process.stop)

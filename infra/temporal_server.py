@@ -104,7 +104,6 @@ class TemporalOnPostgres(TemporalServer):
         self.postgres.start(timeout=timeout)
         if self.running:
             return
-        self.stop()  # one that ended by itself still has a guard
         _run(_prepare(self.postgres, obtain_schemas()))
         self._process = GuardedProcess(
             server_command(programs),

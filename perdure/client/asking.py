@@ -224,17 +224,17 @@ async def _executed(
 ) -> str:
     """Send an update, again for a while if it was not accepted after the loss of a worker: with the same id, since it
     may have been executed all the same."""
-    until, begin, its_id = time.monotonic() + patience.total_seconds(), "", update_id or str(uuid4())
+    until = time.monotonic() + patience.total_seconds()
+    its_id = first = update_id or str(uuid4())
     while True:
         try:
             left = timedelta(seconds=max(until - time.monotonic(), 0.1))
-            sent = handle.execute_update(update, asked, id=begin + its_id, result_type=str, rpc_timeout=left)
-            return str(await sent)
+            return str(await handle.execute_update(update, asked, id=its_id, result_type=str, rpc_timeout=left))
         except (RPCError, WorkflowUpdateFailedError) as error:
             taken_over = isinstance(error, WorkflowUpdateFailedError) and TakenOver.is_reason(error.cause)
             if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:
                 raise
-            begin = SENT_AGAIN if taken_over else begin
+            its_id = SENT_AGAIN + first if taken_over else its_id
             await asyncio.sleep(0.5)
 
 

@@ -64,12 +64,15 @@ class GuardedProcess:
     @property
     def running(self) -> bool:
         """Whether it has not ended; a paused one runs."""
-        return self._server.poll() is None
+        return self.exit_status is None
 
     @property
     def exit_status(self) -> int | None:
         """How it ended: the exit status, or minus the number of the signal; None while it runs."""
-        return self._server.poll()
+        status = self._server.poll()
+        if status is not None:  # also one that ended by itself leaves no guard
+            self._dismiss_guard()
+        return status
 
     def stop(self, ask: signal.Signals | None = None, *, timeout: float = 120.0) -> None:
         """Ask it to stop, wait at most `timeout` seconds, then kill it and what it started.

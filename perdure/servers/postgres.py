@@ -104,7 +104,6 @@ class PostgresServer:
         """
         if self.running:
             return
-        self.stop()  # one that ended by itself still has a guard
         account = server_account()
         binaries = postgres_binaries(account)
         self._make_data_directory(binaries, account)

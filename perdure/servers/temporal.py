@@ -107,7 +107,6 @@ class TemporalServer:
             return self._wait_for_configured(timeout)
         if self.running:
             return
-        self.stop()  # one that ended by itself still has a guard
         self._process = GuardedProcess(
             [obtain_temporal(), "server", "start-dev", *self._options()],
             ask=signal.SIGTERM,

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 import asyncpg
 import pytest
@@ -252,7 +251,8 @@ async def given(world: World, act: tuple[str, ...]) -> Result:
         end = await perdure(world, *act)
         return None if isinstance(end.exception, TemporalUnavailable) else end
 
-    return cast("Result", await world.until(answered, f"an answer to {act[0]}"))
+    end: Result = await world.until(answered, f"an answer to {act[0]}")
+    return end
 
 
 async def refusal(world: World, act: tuple[str, ...]) -> str:
