@@ -27,8 +27,6 @@ from tests.world import World
 _OPEN = "select exists (select from perdure.entity where lifecycle = $1 and id = $2)"
 _DOUBTS = "select key, attempts from perdure.effect where lifecycle = $1 and id = $2 and status = 'in_doubt'"
 _ACTS = {"message": 50, "confirm": 10, "retry": 15, "send again": 10, "cancel": 10, "cancel through Temporal": 5}
-_PATIENCE = 2.0
-"""Seconds after which they speak again to one that does not go on."""
 _ABANDONED = 0.1
 """How likely a person gives up what is parked, whatever became of it."""
 
@@ -65,9 +63,7 @@ class Company:
         if attention is not None and "in doubt" in attention:
             return await self._resolve(entity_id)
         act = random.choices(("retry", "message", "send again"), (50, 35, 15))[0]
-        error = await self._do(act, entity_id)
-        await asyncio.sleep(_PATIENCE)
-        return error
+        return await self._do(act, entity_id)
 
     async def _accompany(self, start: Start, began: float) -> None:
         luck = random.Random(f"{self._plan.seed} {start.id}")

@@ -21,6 +21,10 @@ from tests.world import World
 
 ROUNDS = 0.5
 """Seconds between two looks at what needs a person."""
+_PATIENCE = 2.0
+"""Seconds that a random lifecycle has to go on before it is helped again."""
+_AT_ONCE = 20
+"""How many are settled at once. All of them at once would keep slow servers from everything else, for good."""
 _WANTS = """
     select e.lifecycle, e.id, e.state, e.attention, e.since,
         array(select key from perdure.effect f where f.lifecycle = e.lifecycle and f.id = e.id
@@ -42,6 +46,7 @@ class Operator:
         self._postbox = postbox
         self._seen: dict[tuple[str, str, str], float] = {}
         self._at_work: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._gate = asyncio.Semaphore(_AT_ONCE)
         self.settled = 0
 
     async def run(self) -> None:
@@ -61,7 +66,13 @@ class Operator:
         waits = time.monotonic() - first_seen < TRUTHFUL_PAUSE
         if waits or (who in self._at_work and not self._at_work[who].done()):
             return
-        self._at_work[who] = asyncio.create_task(self._settle(row))
+        self._at_work[who] = asyncio.create_task(self._in_turn(row))
+
+    async def _in_turn(self, row: Any) -> None:
+        async with self._gate:
+            await self._settle(row)
+        if row["lifecycle"] in RANDOM:
+            await asyncio.sleep(_PATIENCE)
 
     async def _settle(self, row: Any) -> None:
         client, who = self._world.client, (row["lifecycle"], row["id"])
