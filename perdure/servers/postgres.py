@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+import psutil
+
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.memory import memory
 from perdure.servers.ports import free_port
@@ -107,6 +109,7 @@ class PostgresServer:
         account = server_account()
         binaries = postgres_binaries(account)
         self._make_data_directory(binaries, account)
+        self._remove_stale_lock()
         self._process = GuardedProcess(
             [binaries / "postgres", "-D", self.data_directory, *self._options()],
             ask=signal.SIGINT,
@@ -168,6 +171,14 @@ class PostgresServer:
         )  # fmt: skip
         if outcome.returncode != 0:
             raise PostgresError(f"initdb could not make {self.data_directory}: {outcome.stderr.strip()}")
+
+    def _remove_stale_lock(self) -> None:
+        # A killed postmaster leaves its lock file. If its process id has gone to another process of the same user,
+        # PostgreSQL takes the lock for held. All of PostgreSQL's own processes work in the data directory.
+        lock = self.data_directory / "postmaster.pid"
+        with suppress(FileNotFoundError, IndexError, ValueError, psutil.Error):
+            if Path(psutil.Process(int(lock.read_text().splitlines()[0])).cwd()) != self.data_directory:
+                lock.unlink()
 
     def _wait_until_ready(self, process: GuardedProcess, timeout: float) -> None:
         deadline = time.monotonic() + timeout

@@ -29,7 +29,7 @@ from infra.time_skipping import time_skipping_environment
 from perdure.servers import healing
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.ports import is_free
-from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres import PostgresError, PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.deadline import DEADLINE, until
 
@@ -90,6 +90,27 @@ async def test_a_killed_postgres_is_gone_with_all_its_connections() -> None:
         with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
             await connection.execute("SELECT 1")
         connection.terminate()
+
+
+async def test_a_killed_postgres_starts_again_though_its_process_id_is_anothers_by_now() -> None:
+    with PostgresServer(durable=False) as other, PostgresServer(durable=False) as server:
+        lock = server.data_directory / "postmaster.pid"
+        server.kill()
+        lock.write_text(lock.read_text().replace(lock.read_text().splitlines()[0], str(other.pid), 1))
+
+        server.start()
+
+        assert await execute(server, "select 1") == 1
+
+
+async def test_a_data_directory_in_use_starts_no_second_server() -> None:
+    with PostgresServer(durable=False) as server:
+        second = PostgresServer(server.data_directory)
+
+        with pytest.raises(PostgresError, match=f"another postmaster .PID {server.pid}. running"):
+            second.start()
+
+        assert await execute(server, "select 1") == 1
 
 
 def test_a_given_data_directory_stays_and_a_temporary_one_goes(tmp_path: Path) -> None:
