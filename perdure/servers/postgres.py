@@ -176,7 +176,7 @@ class PostgresServer:
         # A killed postmaster leaves its lock file. If its process id has gone to another process of the same user,
         # PostgreSQL takes the lock for held. All of PostgreSQL's own processes work in the data directory.
         lock = self.data_directory / "postmaster.pid"
-        with suppress(FileNotFoundError, IndexError, ValueError, psutil.Error):
+        with suppress(OSError, IndexError, ValueError, psutil.Error):
             if Path(psutil.Process(int(lock.read_text().splitlines()[0])).cwd()) != self.data_directory:
                 lock.unlink()
 
