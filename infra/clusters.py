@@ -15,19 +15,7 @@ from perdure.servers.postgres_user import let_in, server_account
 class Cluster(PostgresServer):
     """A server on a data directory that came from another one; it may be a standby."""
 
-    def _lines(self) -> list[str]:
-        try:
-            return (self.data_directory / "postmaster.pid").read_text().splitlines()
-        except FileNotFoundError:
-            return []
-
-    def _ready(self, process: object) -> bool:
-        lines = self._lines()
-        return (
-            len(lines) >= 8
-            and lines[0] == str(getattr(process, "pid", ""))
-            and lines[7].strip() in ("ready", "standby")
-        )
+    _ready_words = ("ready", "standby")
 
     def promote(self) -> None:
         """Make a primary of a standby."""

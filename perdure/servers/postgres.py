@@ -56,6 +56,8 @@ class PostgresServer:
     It keeps its port and its data over `stop`, `kill` and `start`. It ends with the process that started it.
     """
 
+    _ready_words: tuple[str, ...] = ("ready",)
+
     def __init__(self, data_directory: Path | None = None, port: int | None = None, *, durable: bool = True) -> None:
         """Choose where; nothing runs yet.
 
@@ -175,10 +177,9 @@ class PostgresServer:
     def _remove_stale_lock(self) -> None:
         # A killed postmaster leaves its lock file. If its process id has gone to another process of the same user,
         # PostgreSQL takes the lock for held. All of PostgreSQL's own processes work in the data directory.
-        lock = self.data_directory / "postmaster.pid"
         with suppress(OSError, IndexError, ValueError, psutil.Error):
-            if Path(psutil.Process(int(lock.read_text().splitlines()[0])).cwd()) != self.data_directory:
-                lock.unlink()
+            if Path(psutil.Process(int(self._lock_lines()[0])).cwd()) != self.data_directory:
+                self._lock_file.unlink()
 
     def _wait_until_ready(self, process: GuardedProcess, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -194,18 +195,24 @@ class PostgresServer:
     def _release_shared_memory(self) -> None:
         # The few bytes by which a postmaster finds out about a predecessor outlive a SIGKILL, and the system
         # has a limited number of them (32 on macOS). Line 7 of the lock file: key and id, see shmctl(2).
-        with suppress(FileNotFoundError, IndexError, ValueError):
-            lines = (self.data_directory / "postmaster.pid").read_text().splitlines()
-            ctypes.CDLL(None).shmctl(int(lines[6].split()[1]), _IPC_RMID, None)
+        with suppress(IndexError, ValueError):
+            ctypes.CDLL(None).shmctl(int(self._lock_lines()[6].split()[1]), _IPC_RMID, None)
 
     def _ready(self, process: GuardedProcess) -> bool:
-        # The postmaster's lock file, as pg_ctl reads it (src/include/utils/pidfile.h): line 1 is its process
-        # id, line 8 is "ready" once it accepts connections.
+        # As pg_ctl reads it: line 1 is the postmaster's process id, line 8 is "ready" once it accepts connections.
+        lines = self._lock_lines()
+        return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() in self._ready_words
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.data_directory / "postmaster.pid"
+
+    def _lock_lines(self) -> list[str]:
+        # The lines of src/include/utils/pidfile.h; none without a postmaster.
         try:
-            lines = (self.data_directory / "postmaster.pid").read_text().splitlines()
+            return self._lock_file.read_text().splitlines()
         except FileNotFoundError:
-            return False
-        return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
+            return []
 
 
 def _end_of(log: Path) -> str:
