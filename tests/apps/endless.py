@@ -1,7 +1,8 @@
-"""A lifecycle whose loop never waits, because each of its awaits ends at once."""
+"""A lifecycle whose loop never waits, because each of its awaits ends at once, and one that blocks its thread."""
 
 from __future__ import annotations
 
+import threading
 from enum import StrEnum
 
 from temporalio import workflow
@@ -27,5 +28,19 @@ class Endless(Lifecycle[str, Way]):
             pass
 
 
-app = App(lifecycles=[Endless])
+goes_on = threading.Event()
+"""Ends the blocking call."""
+
+
+@workflow.defn(name="blocking", sandboxed=False)
+class Blocking(Lifecycle[str, Way]):
+    """Makes a blocking call, which takes as long as the test lets it."""
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        goes_on.wait()
+        await self.enter(Way.OVER)
+
+
+app = App(lifecycles=[Endless, Blocking])
 """The app."""

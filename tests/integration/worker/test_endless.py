@@ -1,4 +1,4 @@
-"""Code that never waits is interrupted by Temporal's SDK."""
+"""Code that never waits, or that blocks its thread, is interrupted by Temporal's SDK."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from temporalio.worker import _workflow
 
 from tests.apps import endless
+from tests.deadline import in_time
 from tests.world import World
 
 LINE = inspect.getsource(endless).partition("  # it is here")[0].count("\n") + 1
@@ -35,3 +36,18 @@ async def test_the_attention_names_the_line_of_a_loop_that_never_waits(
             f"its code fails: DeclarationError: Temporal interrupted the lifecycle's code at endless.py:{LINE}, which "
             "ran too long without waiting: it loops for ever, or makes a blocking call"
         )
+
+
+@pytest.mark.world(endless.app)
+async def test_a_run_that_blocked_its_thread_continues_on_the_same_worker(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_workflow._WorkflowWorker, "__init__", _as_in_production)
+    endless.goes_on.clear()
+    async with world.worker(endless.app):
+        try:
+            await world.client.start(endless.Blocking, "1", "x")
+            await world.until(lambda: "eviction" in caplog.text, "the SDK tries to evict the run that blocks")
+        finally:
+            endless.goes_on.set()
+        await in_time(world.handle("blocking", "1").result())
