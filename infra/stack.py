@@ -34,7 +34,6 @@ class Stack:
     Args:
         folder: logs, and whatever is kept.
         keep: keep the databases there, so that the next run goes on from them.
-        reply_delay: seconds that the mail server waits between accepting a mail and saying so.
         app: what its workers run.
         tables: SQL that makes what the app needs beside perdure's schema.
         mail: whether there is a mail server.
@@ -45,7 +44,6 @@ class Stack:
         folder: Path,
         *,
         keep: bool = False,
-        reply_delay: float = 0.0,
         app: str = "workers.comments.app:app",
         tables: Path = COMMENTS,
         mail: bool = True,
@@ -61,7 +59,6 @@ class Stack:
         self.mail_port = free_port()
         self.workers: list[WorkerProcess] = []
         self._app, self._tables, self._has_mail = app, tables, mail
-        self._reply_delay = reply_delay
         self._mail: GuardedProcess | None = None
 
     @asynccontextmanager
@@ -113,7 +110,6 @@ class Stack:
             [
                 *(sys.executable, "-m", "infra.mail.server", "--port", str(self.mail_port)),
                 *("--maildir", str(self.maildir), "--log", str(self.mail_log)),
-                *("--reply-delay", str(self._reply_delay)),
             ],
             ask=signal.SIGTERM,
             log=self.folder / "mail-server.log",

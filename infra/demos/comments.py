@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import asyncpg
 from rich.console import Console
@@ -23,15 +22,13 @@ from rich.table import Table
 
 from infra.demos.comments_app import COMMITTED, INSERTED
 from infra.demos.served_console import ServedConsole, until_a_person_is_asked
-from infra.mail.store import count_by_message_id
-from infra.stack import MAIL_SECRET, ROOT, Stack
+from infra.mail.store import count_by_message_id, replies_held
+from infra.stack import MAIL_SECRET, ROOT, Stack, WorkerProcess
 from perdure import Settings
 
 COMMENTS = 60
 LEFT_IN_DOUBT = 4
 """Further comments where all stays up: their worker is killed, and no look-up can find their mails."""
-REPLY_DELAY = 1.0
-"""Seconds between the mail server's acceptance and its reply: a worker killed in between leaves a real doubt."""
 SETTINGS = {
     "PERDURE_MAIL_TIMEOUT": "3",
     "PERDURE_MAIL_VISIBILITY_DELAY": "1",
@@ -64,7 +61,7 @@ async def demo(keep: bool) -> int:
     os.environ.update(SETTINGS)  # the contracts read theirs when they are imported
     folder = ROOT / "build" / "demo"
     shutil.rmtree(folder, ignore_errors=True)
-    async with Stack(folder, reply_delay=REPLY_DELAY).up() as stack:
+    async with Stack(folder).up() as stack:
         say(f"PostgreSQL, Temporal and a mail server are up. Web UI: [link]{stack.temporal.ui_url}[/link]")
         began = time.monotonic()
         count = await play(stack)
@@ -84,11 +81,10 @@ async def play(stack: Stack) -> Count:
     say("two workers run")
     connection = await asyncpg.connect(stack.dsn)
     try:
-        apps_killed = await commit_comments(stack)
-        say(f"{COMMENTS} comments are committed, each with the start of its notification in the same transaction")
-        await mails_in_flight(stack.maildir, connection, COMMENTS // 3)
-        first.kill()
-        say(f"[red]SIGKILL[/red] of worker-1 (pid {first.pid}) while the mail server holds replies back")
+        apps_killed = await kill_apps(stack)
+        # One more than worker-2 sends at once: at least one of them is worker-1's, or was given up by worker-2, which
+        # leaves it in doubt as well.
+        await kill_worker(stack, first, COMMENTS, accepted=int(SETTINGS["PERDURE_MAX_CONCURRENT_EFFECTS"]) + 1)
         await stack.start_worker("worker-3", **SETTINGS)
         say("worker-3 runs; whatever worker-1 had in flight is in doubt and will be looked up")
         await all_final(connection)
@@ -97,8 +93,11 @@ async def play(stack: Stack) -> Count:
         await connection.close()
 
 
-async def commit_comments(stack: Stack) -> int:
-    """Let the app commit them; kill it between an insert and its commit, and right after a commit. How often it was."""
+async def kill_apps(stack: Stack) -> int:
+    """Kill the app between an insert and its commit, and right after a commit. How often it was.
+
+    Two thirds of the comments are committed by then.
+    """
     killed = 0
     for number, where in (COMMENTS // 3, INSERTED), (2 * COMMENTS // 3, COMMITTED):
         app = await _app(stack, where, str(number))
@@ -109,32 +108,26 @@ async def commit_comments(stack: Stack) -> int:
         killed += 1
         what = "before its commit" if where == INSERTED else "right after its commit"
         say(f"[red]SIGKILL[/red] of the app (pid {app.pid}) at comment {number}, {what}")
-    await _commit_up_to(stack, COMMENTS)
     return killed
 
 
-async def _commit_up_to(stack: Stack, number: int) -> None:
-    app = await _app(stack, up_to=number)
-    if await app.wait() != 0:
-        raise RuntimeError("the app failed: its error is above")
+async def kill_worker(stack: Stack, worker: WorkerProcess, up_to: int, accepted: int) -> None:
+    """Commit the comments that are left, and kill a worker whose mails are accepted and not answered: a real doubt."""
+    with replies_held(stack.maildir):
+        before = count_by_message_id(stack.maildir).total()
+        app = await _app(stack, up_to=up_to)
+        if await app.wait() != 0:
+            raise RuntimeError("the app failed: its error is above")
+        say(f"{up_to} comments are committed, each with the start of its notification in the same transaction")
+        while count_by_message_id(stack.maildir).total() < before + accepted:
+            await asyncio.sleep(0.02)
+        worker.kill()
+        say(f"[red]SIGKILL[/red] of {worker.name} (pid {worker.pid}) while the mail server holds replies back")
 
 
 async def _app(stack: Stack, *orders: str, up_to: int = COMMENTS) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "infra.demos.comments_app", stack.dsn, str(up_to), *orders]
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
-
-
-async def mails_in_flight(maildir: Path, connection: asyncpg.Connection[asyncpg.Record], kept: int) -> None:
-    """Wait until so many mails are in the maildir, and more of them without a reply than one worker can have; at most
-    until there are twice as many."""
-    of_one_worker = int(SETTINGS["PERDURE_MAX_CONCURRENT_EFFECTS"])
-    while True:
-        # Not by the state of the comments, which follows a moment later.
-        answered = await connection.fetchval("select count(*) from perdure.effect where status = 'done'")
-        accepted = count_by_message_id(maildir).total()
-        if accepted >= kept and (accepted - answered > of_one_worker or accepted >= 2 * kept):
-            return
-        await asyncio.sleep(0.02)
 
 
 async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -236,13 +229,8 @@ async def leave_in_doubt(stack: Stack) -> None:
     settings = {**SETTINGS, "PERDURE_MAIL_LOG": str(stack.folder / "lost.log")}
     for worker in stack.workers:
         await worker.end()
-    before = count_by_message_id(stack.maildir).total()
     victim = await stack.start_worker("worker-4", **settings)
-    await _commit_up_to(stack, COMMENTS + LEFT_IN_DOUBT)
-    while count_by_message_id(stack.maildir).total() < before + LEFT_IN_DOUBT:
-        await asyncio.sleep(0.02)
-    victim.kill()
-    say(f"{LEFT_IN_DOUBT} more comments are committed. [red]SIGKILL[/red] of worker-4 (pid {victim.pid})")
+    await kill_worker(stack, victim, COMMENTS + LEFT_IN_DOUBT, accepted=LEFT_IN_DOUBT)
     say("worker-5 does not find the mail log: after five look-ups, a person has to say whether the mails have gone")
     await stack.start_worker("worker-5", **settings)
     await until_a_person_is_asked(stack.dsn)

@@ -19,9 +19,9 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from infra.mail.faults import At, Fault, Orders
 from infra.mail.session import MailSession
-from infra.mail.store import MailStore, count_by_message_id
+from infra.mail.store import MailStore, count_by_message_id, replies_held
 
-__all__ = ["At", "Fault", "MailServer", "count_by_message_id"]
+__all__ = ["At", "Fault", "MailServer", "count_by_message_id", "replies_held"]
 
 
 class MailServer:
@@ -31,7 +31,6 @@ class MailServer:
         maildir: where mail is kept; made if need be.
         log: where to log; continued if it exists.
         port: where to listen; 0 takes a free one, see `port` after the start.
-        reply_delay: seconds between keeping a mail and saying so.
         tls: offers STARTTLS with it.
         users: passwords by name. Offers AUTH and, with `tls`, insists on it.
         smtputf8: whether it takes non-ASCII addresses.
@@ -43,13 +42,11 @@ class MailServer:
         log: Path,
         port: int = 0,
         *,
-        reply_delay: float = 0.0,
         tls: ssl.SSLContext | None = None,
         users: Mapping[str, str] | None = None,
         smtputf8: bool = True,
     ) -> None:
         self.maildir, self.log, self.port = maildir, log, port
-        self.reply_delay = reply_delay
         self.orders = Orders()
         self._users = {} if users is None else dict(users)
         self._options: dict[str, Any] = {
@@ -111,7 +108,6 @@ class MailServer:
             self.orders,
             self.store,
             name,
-            lambda: self.reply_delay,
             self._sessions.discard,
             loop=loop,
             **self._options,
@@ -130,7 +126,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
-    server = MailServer(arguments.maildir, arguments.log, arguments.port, reply_delay=arguments.reply_delay)
+    server = MailServer(arguments.maildir, arguments.log, arguments.port)
     async with server:
         print(f"mail server listens on 127.0.0.1:{server.port}", flush=True)
         await asked_to_stop.wait()
@@ -142,7 +138,6 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="where to listen on 127.0.0.1; 0 = any free one")
     parser.add_argument("--maildir", type=Path, required=True, help="where mail is kept")
     parser.add_argument("--log", type=Path, required=True, help="where to log, in Postfix's format")
-    parser.add_argument("--reply-delay", type=float, default=0.0, help="seconds from keeping a mail to its reply")
     asyncio.run(_serve(parser.parse_args()))
 
 

@@ -21,7 +21,6 @@ class MailSession(SMTP):
         orders: Orders,
         store: MailStore,
         process: str,
-        reply_delay: Callable[[], float],
         ended: Callable[[MailSession], None],
         **options: Any,
     ) -> None:
@@ -29,13 +28,12 @@ class MailSession(SMTP):
 
         Args:
             process: its name in the log.
-            reply_delay: seconds between keeping a mail and saying so.
             ended: called when the connection has ended.
             options: aiosmtpd's.
         """
         super().__init__(self, **options)  # is its own handler, see handle_DATA
         self._orders, self._store, self._process = orders, store, process
-        self._reply_delay, self._ended = reply_delay, ended
+        self._ended = ended
         self._good: Counter[str] = Counter()
         self._tried: Counter[str] = Counter()
         self._last_command = "CONNECT"
@@ -87,7 +85,8 @@ class MailSession(SMTP):
             return fault.reply
         self._store.accept(self._queue_id, envelope.mail_from or "", list(envelope.rcpt_tos), content)
         self._good["data"] += 1
-        await asyncio.sleep(self._reply_delay())
+        while self._store.holds_replies:
+            await asyncio.sleep(0.02)
         fault = await self._fault(At.ACCEPTED)
         return fault.reply if fault is not None else f"250 2.0.0 Ok: queued as {self._queue_id}"
 

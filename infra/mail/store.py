@@ -10,11 +10,15 @@ import mailbox
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
 _CLIENT = "localhost[127.0.0.1]"
+_HOLD = "hold-replies"
+"""A file in the maildir. While it exists, the server accepts mails and does not say so."""
 
 
 class MailStore:
@@ -28,6 +32,11 @@ class MailStore:
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         self._last_id = 0
         self.write("master", "daemon started -- embedded mail server")
+
+    @property
+    def holds_replies(self) -> bool:
+        """Whether the replies to accepted mails have to wait."""
+        return (self._maildir / _HOLD).exists()
 
     def close(self) -> None:
         """Close the log."""
@@ -78,6 +87,16 @@ class MailStore:
         stamp = datetime.now(UTC).isoformat(timespec="microseconds")
         line = f"{stamp} localhost postfix/{name}: {text}\n"
         os.write(self._log, line.encode("utf-8", "surrogateescape"))  # one call, so that lines never mix
+
+
+@contextmanager
+def replies_held(maildir: Path) -> Iterator[None]:
+    """The server of `maildir`, in whichever process, replies to the mails that it accepts meanwhile only at the end."""
+    (maildir / _HOLD).touch()
+    try:
+        yield
+    finally:
+        (maildir / _HOLD).unlink()
 
 
 def message_id_of(content: bytes) -> str:

@@ -15,7 +15,7 @@ import pytest
 from activities.mail.contracts.mail import Accepted
 from activities.mail.mail_log import find_in_mail_log
 from activities.mail.smtp import send_mail
-from infra.mail.server import At, Fault, MailServer, count_by_message_id
+from infra.mail.server import At, Fault, MailServer, count_by_message_id, replies_held
 from perdure import InDoubt, NotDone, Refused
 from perdure.servers.ports import free_port
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, question, settings
@@ -73,26 +73,28 @@ async def test_an_ordered_fault_happens_as_often_as_ordered(tmp_path: Path) -> N
 
 
 async def test_a_server_that_stops_hangs_up_on_those_who_wait(tmp_path: Path) -> None:
-    async with mail_server(tmp_path, reply_delay=60) as server:
-        sending = asyncio.ensure_future(send_mail(LETTER, attempt(60)))
-        while not count_by_message_id(server.maildir):
-            await asyncio.sleep(0.01)
-        await server.stop()
-        with pytest.raises(InDoubt, match="the connection was lost"):
-            await sending
+    async with mail_server(tmp_path) as server:
+        with replies_held(server.maildir):
+            sending = asyncio.ensure_future(send_mail(LETTER, attempt(60)))
+            while not count_by_message_id(server.maildir):
+                await asyncio.sleep(0.01)
+            await server.stop()
+            with pytest.raises(InDoubt, match="the connection was lost"):
+                await sending
 
 
 async def test_a_killed_server_keeps_what_it_accepted_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     port = free_port()
     with settings(port=port, log=tmp_path / "mail.log"):
         slow, quick = attempt(), attempt()
-        async with _process(tmp_path, port, "--reply-delay=60") as server:
-            sending = asyncio.ensure_future(send_mail(LETTER, slow))
-            while not count_by_message_id(tmp_path / "maildir"):
-                await asyncio.sleep(0.01)
-            server.kill()
-            with pytest.raises(InDoubt):
-                await sending
+        async with _process(tmp_path, port) as server:
+            with replies_held(tmp_path / "maildir"):
+                sending = asyncio.ensure_future(send_mail(LETTER, slow))
+                while not count_by_message_id(tmp_path / "maildir"):
+                    await asyncio.sleep(0.01)
+                server.kill()
+                with pytest.raises(InDoubt):
+                    await sending
         found = await find_in_mail_log(LETTER, question(slow))
         assert isinstance(found, Accepted)
         async with _process(tmp_path, port) as server:
@@ -110,10 +112,10 @@ async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def _process(folder: Path, port: int, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _process(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """The server as a process of its own, listening."""
     paths = [f"--maildir={folder / 'maildir'}", f"--log={folder / 'mail.log'}"]
-    command = [sys.executable, "-m", "infra.mail.server", f"--port={port}", *paths, *more]
+    command = [sys.executable, "-m", "infra.mail.server", f"--port={port}", *paths]
     server = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert server.stdout is not None
     try:
