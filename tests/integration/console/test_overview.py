@@ -53,13 +53,13 @@ async def test_what_is_wrong_counts_each_entity_once_and_ages_what_waits_alone(w
         insert into perdure.effect
             (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
             select id || effect, 'order', id, 0, effect, 't', 'in_doubt', 'd', now() - ago, now() - ago, now() - ago
-            from (values ('two', 'send', '1 h'::interval), ('two', 'charge', '2 h'), ('ended', 'send', '90 d'))
+            from (values ('two', 'send', '25 h'::interval), ('two', 'charge', '49 h'), ('ended', 'send', '90 d'))
                 x (id, effect, ago)
     """)
     found = [each.sentence for each in problems(await read_overview(world.db), [])]
     assert found == [
-        "1 entity waits for a person: charge of order is in doubt, the oldest for 2 h",
-        "1 entity waits for a person: send of order is in doubt, the oldest for 1 h",
+        "1 entity waits for a person: charge of order is in doubt, the oldest for 2 d 1 h",
+        "1 entity waits for a person: send of order is in doubt, the oldest for 1 d 1 h",
         "1 of order needs a person (starting)",
     ]
 

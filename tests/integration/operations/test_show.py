@@ -109,14 +109,15 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
         "insert into perdure.finding (kind, lifecycle, id, what, advice, run) "
         "values ('stuck', 'lookup', 'a/ö', 'longer than it should be', 'perdure retry lookup a/ö', 1)"
     )
-    await world.db.execute("update perdure.entity set stuck_at = now() - interval '90 s', attention = 'look at it'")
+    stuck = "update perdure.entity set stuck_at = now() - interval '51 h 30 min', attention = 'look at it'"
+    await world.db.execute(stuck)
     away = {"TEMPORAL_ADDRESS": nobody(), "PERDURE_WEB_UI": "http://ui.example/"}
     end = await perdure(world, "show", "lookup", "a/ö", *APP, **away)
     assert end.exit_code == 1
     assert end.stderr.startswith(f"perdure: no Temporal server answers at {away['TEMPORAL_ADDRESS']}")
     assert end.stderr.count("\n") == 1
     assert "lookup/a/ö: starting since" in end.stdout
-    assert "stuck for 1 min 30 s" in end.stdout
+    assert "stuck for 2 d 3 h" in end.stdout
     assert "waits: it waits for a person: look at it" in end.stdout
     assert f"http://ui.example/namespaces/default/workflows/{world.scope}%3Alookup%2Fa%2F%C3%B6" in end.stdout
     assert "perdure retry lookup a/ö" in end.stdout
