@@ -112,7 +112,7 @@ async def kill_apps(stack: Stack) -> int:
 
 
 async def kill_worker(stack: Stack, worker: WorkerProcess, up_to: int, accepted: int) -> None:
-    """Commit the comments that are left, and kill a worker whose mails are accepted and not answered: a real doubt."""
+    """Commit the comments up to a number, and kill a worker while so many mails are accepted and not answered."""
     with replies_held(stack.maildir):
         before = count_by_message_id(stack.maildir).total()
         app = await _app(stack, up_to=up_to)

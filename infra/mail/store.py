@@ -91,7 +91,10 @@ class MailStore:
 
 @contextmanager
 def replies_held(maildir: Path) -> Iterator[None]:
-    """The server of `maildir`, in whichever process, replies to the mails that it accepts meanwhile only at the end."""
+    """The server of `maildir` replies to the mails that it accepts meanwhile only at the end.
+
+    It may be another process. In this one, a fault at `At.ACCEPTED` is simpler.
+    """
     (maildir / _HOLD).touch()
     try:
         yield

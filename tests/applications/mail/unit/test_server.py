@@ -74,13 +74,13 @@ async def test_an_ordered_fault_happens_as_often_as_ordered(tmp_path: Path) -> N
 
 async def test_a_server_that_stops_hangs_up_on_those_who_wait(tmp_path: Path) -> None:
     async with mail_server(tmp_path) as server:
-        with replies_held(server.maildir):
-            sending = asyncio.ensure_future(send_mail(LETTER, attempt(60)))
-            while not count_by_message_id(server.maildir):
-                await asyncio.sleep(0.01)
-            await server.stop()
-            with pytest.raises(InDoubt, match="the connection was lost"):
-                await sending
+        server.order(At.ACCEPTED, Fault())
+        sending = asyncio.ensure_future(send_mail(LETTER, attempt(60)))
+        await server.orders.happened(At.ACCEPTED)
+        await server.stop()
+        with pytest.raises(InDoubt, match="the connection was lost"):
+            await sending
+        assert count_by_message_id(server.maildir).total() == 1
 
 
 async def test_a_killed_server_keeps_what_it_accepted_and_goes_on_after_a_restart(tmp_path: Path) -> None:
