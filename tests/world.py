@@ -8,7 +8,7 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,14 @@ class World:
         self.db = await asyncpg.connect(self.dsn)
         plugin = PerdurePlugin(app, self.config)
         self.temporal_client = await until(lambda: self._connected(plugin), "Temporal serves")
-        async with (
-            self.counterparty.serving(),
-            Client.connect(self.config, temporal_client=self.temporal_client, app=app) as self.client,
-        ):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.counterparty.serving())
+            self.client = await until(
+                lambda: stack.enter_async_context(
+                    Client.connect(self.config, temporal_client=self.temporal_client, app=app)
+                ),
+                "PostgreSQL answers",
+            )
             os.environ["COUNTERPARTY_PORT"] = str(self.counterparty.port)
             try:
                 yield self

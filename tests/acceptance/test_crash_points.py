@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from activities.comments.contracts import Comment
@@ -256,6 +257,34 @@ async def test_a_worker_that_is_kept_from_its_start_in_place_of_the_killed_one_i
 
     assert [each.final for each in proof.cases] == ["done"]
     assert len(list(starts.iterdir())) == 4
+
+
+_SLOW_AT_FIRST = """
+    create sequence answers;
+    alter function perdure.schema_version() rename to version_at_once;
+    create function perdure.schema_version() returns jsonb language plpgsql security definer as $$
+    begin
+        if nextval('public.answers') = 1 then perform pg_sleep(60); end if;
+        return perdure.version_at_once();
+    end $$
+"""
+
+
+async def test_a_case_begins_although_postgresql_is_too_busy_to_answer_at_first(
+    crash_points: Callable[..., Any],
+    counterparty: Counterparty,
+    database: str,
+    postgres: PostgresServer,
+    perdure_servers: Servers,
+) -> None:
+    connection = await asyncpg.connect(postgres.dsn(database))
+    await connection.execute(_SLOW_AT_FIRST)
+    await connection.close()
+    servers = Servers(postgres.dsn(database), perdure_servers.temporal)
+
+    proof = await prove(crash_points, LookupBooking, counterparty, servers=servers, only=lambda place: False)
+
+    assert proof.undisturbed.final == "done"
 
 
 async def test_an_app_that_does_not_run_the_lifecycle_is_refused_at_once(

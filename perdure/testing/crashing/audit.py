@@ -9,7 +9,7 @@ from itertools import pairwise
 import asyncpg
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from perdure.contracts.policies import Repeat
 from perdure.contracts.states import STARTING
@@ -17,7 +17,6 @@ from perdure.testing.crashing.case import Case, Stage
 
 _OPEN = ("entity", "outbox", "message", "behind", "rejected")
 _ROWS = ("ident", "entity", "finished", "effect", "outbox", "message", "behind", "rejected", "transition")
-_UNANSWERED = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 async def audit(stage: Stage, undisturbed: Case | None) -> None:
@@ -55,7 +54,7 @@ async def _closed(stage: Stage) -> None:
     """The mirror is final a moment before Temporal closes the workflow."""
     until = asyncio.get_running_loop().time() + stage.subject.patience
     while True:
-        status = (await stage.handle().describe()).status
+        status = (await stage.answered(stage.handle().describe)).status
         if status is WorkflowExecutionStatus.COMPLETED:
             return
         if asyncio.get_running_loop().time() > until:
@@ -75,20 +74,9 @@ async def _nothing_left(connection: asyncpg.Connection[asyncpg.Record], stage: S
         await asyncio.sleep(0.05)
 
 
-async def _state(stage: Stage) -> str:
-    """The state in which the workflow ended, asked again where a busy worker does not answer in time."""
-    until = asyncio.get_running_loop().time() + stage.subject.patience
-    while True:
-        try:
-            return str((await stage.handle().query("status"))["state"])
-        except RPCError as error:
-            if error.status not in _UNANSWERED or asyncio.get_running_loop().time() > until:
-                raise
-
-
 async def _mirror_is_truth(connection: asyncpg.Connection[asyncpg.Record], stage: Stage) -> None:
     case, lifecycle = stage.case, stage.subject.lifecycle
-    truth = await _state(stage)
+    truth = str((await stage.answered(lambda: stage.handle().query("status")))["state"])
     shown = {"ident": await connection.fetchval("select final from perdure.ident where id = $1", case.id)}
     shown["finished"] = await connection.fetchval("select state from perdure.finished where id = $1", case.id)
     if column := lifecycle.mirror:

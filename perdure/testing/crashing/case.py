@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import temporalio.client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError
 
 from perdure._crypto.codec import encrypting_client
 from perdure._store.schema import Connection
@@ -32,6 +33,7 @@ from perdure.settings import Settings
 from perdure.testing.crashing.victim import PRELOADED, Orders, work
 from perdure.testing.proxy import Proxy, proxied
 
+T = TypeVar("T")
 Happened = Callable[[str], int | Awaitable[int]]
 """How often the effect of this key happened, by the other side's records."""
 Commit = Callable[[Connection, str], Awaitable[None]]
@@ -153,8 +155,21 @@ class Stage:
                 self.subject.temporal_address, data_converter=pydantic_data_converter
             )
             self.server = encrypting_client(server, self.config)
-            self.client = await stack.enter_async_context(Client.connect(self.config, temporal_client=self.server))
+            self.client = await self.answered(
+                lambda: stack.enter_async_context(Client.connect(self.config, temporal_client=self.server))
+            )
             yield self
+
+    async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer of a server, which is asked again for as long as it is too busy to give one."""
+        until = time.monotonic() + self.subject.patience
+        while True:
+            try:
+                return await ask()
+            except (DatabaseUnavailable, RPCError):
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.05)
 
     def work(self, *, die_at: str | None = None, stop_at: str | None = None) -> Any:
         """Start a worker process; returns it. At `stop_at` it waits while the connection of the case's place breaks."""
