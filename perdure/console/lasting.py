@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -39,6 +40,8 @@ class Lasting:
     reading: Callable[[], AbstractAsyncContextManager[Connection]]
     stop: asyncio.Event
     away: str | None = None
+    _last_away: float = field(default=0.0, init=False)
+    """When the database was away last, by the monotonic clock."""
 
     async def begin(self) -> datetime:
         """The time, by the database's clock."""
@@ -74,11 +77,12 @@ class Lasting:
             DatabaseUnavailable, TemporalUnavailable: no answer; whether it was accepted is not known.
         """
         unanswered: PerdureError | None = None
+        began = time.monotonic()
         for _ in range(TRIES):
             try:
                 return await do()
             except (DatabaseUnavailable, TemporalUnavailable) as error:
-                if isinstance(error, TemporalUnavailable) and unanswered is None and await self._answers():
+                if isinstance(error, TemporalUnavailable) and unanswered is None and not await self._was_away(began):
                     raise
                 unanswered = error
                 await self._back(error)
@@ -93,9 +97,13 @@ class Lasting:
         reasons = partial(read_reasons, entity=entity, by=self.acts.asked.by, since=since)
         return any(map(recorded, await self.read(reasons)))
 
+    async def _was_away(self, since: float) -> bool:
+        """Whether the database is away, or was since then: a worker that can't write answers no request."""
+        return not await self._answers() or self._last_away > since
+
     async def _back(self, error: PerdureError) -> None:
         while not await self._answers():
-            self.away = str(error)
+            self.away, self._last_away = str(error), time.monotonic()
             if self.stop.is_set():
                 raise error
             with suppress(TimeoutError):

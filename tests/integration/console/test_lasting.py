@@ -22,10 +22,10 @@ from perdure.console.sources import Sources
 from perdure.console.verbs import RESOLVE, VERBS, InDoubt, Verb
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
-from perdure.errors import AlreadyFinished, DatabaseUnavailable
+from perdure.errors import AlreadyFinished, DatabaseUnavailable, TemporalUnavailable
 from tests.apps.contracts import Booking
 from tests.apps.talking import Ring, Slow, app
-from tests.deadline import until
+from tests.deadline import in_time, until
 from tests.integration.console.browsing import open_console, readable
 from tests.integration.operations.acts import record
 from tests.world import World
@@ -195,6 +195,26 @@ async def test_a_request_with_the_id_of_an_earlier_one_gets_its_answer(world: Wo
         assert await world.client.earlier_answer(Slow, "a", "one") == first
         assert await world.client.retry(Slow, "a", by="ann", update_id="another") == first
         await world.until(lambda: world.db.fetchval(PAUSES, 3), "only another request goes on")
+
+
+async def test_a_request_without_an_answer_is_made_again_if_the_database_was_away_meanwhile(world: World) -> None:
+    """It is back when the time of the request is over."""
+    tries = iter([True])
+    async with lost(world) as anns:
+
+        async def unanswered_at_first() -> str:
+            if not next(tries, False):
+                return "settled"
+            await asyncio.to_thread(world.postgres.stop)
+            try:
+                another = asyncio.create_task(anns.lasting.begin())
+                await until(lambda: anns.lasting.away, "another act of the job waits")
+            finally:
+                await world.servers_are_back()
+            await in_time(another)
+            raise TemporalUnavailable("no worker answered within 20 s")
+
+        assert await anns.lasting.act(unanswered_at_first, A, lambda why: False, anns.since) == "settled"
 
 
 async def test_a_restart_without_an_answer_is_done_once(world: World) -> None:
