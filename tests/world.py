@@ -209,6 +209,14 @@ class World:
             return None
         return await self.asked(lifecycle, entity_id)
 
+    async def parked(self, lifecycle: str, entity_id: object = "a") -> None:
+        """Wait until an effect is parked in its workflow: after a lost workflow task later than in its record."""
+
+        async def is_parked() -> bool:
+            return any(each.parked for each in (await self.asked(lifecycle, entity_id)).effects)
+
+        await self.until(is_parked, f"{lifecycle}/{entity_id} parked")
+
     async def query(self, lifecycle: str, entity_id: object, name: Any, **options: Any) -> Any:
         """The answer of an entity to a query; see `answer_of`."""
         return await self.answer_of(self.handle(lifecycle, entity_id), name, **options)

@@ -82,10 +82,11 @@ class Lasting:
             try:
                 return await do()
             except (DatabaseUnavailable, TemporalUnavailable) as error:
-                if isinstance(error, TemporalUnavailable) and unanswered is None and not await self._was_away(began):
-                    raise
-                unanswered = error
+                is_first, unanswered = unanswered is None, error
                 await self._back(error)
+                # A worker that can't write answers no request.
+                if is_first and isinstance(error, TemporalUnavailable) and self._last_away < began:
+                    raise
             except PerdureError:
                 if unanswered is not None and await self._is_on_record(entity, recorded, since):
                     return "on record"  # it was accepted, before it was tried again
@@ -96,10 +97,6 @@ class Lasting:
     async def _is_on_record(self, entity: Entity, recorded: Callable[[str], bool], since: datetime) -> bool:
         reasons = partial(read_reasons, entity=entity, by=self.acts.asked.by, since=since)
         return any(map(recorded, await self.read(reasons)))
-
-    async def _was_away(self, since: float) -> bool:
-        """Whether the database is away, or was since then: a worker that can't write answers no request."""
-        return not await self._answers() or self._last_away > since
 
     async def _back(self, error: PerdureError) -> None:
         while not await self._answers():

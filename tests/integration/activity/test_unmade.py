@@ -67,7 +67,7 @@ async def test_repeats_that_are_no_longer_dropped_are_not_made_after_a_worker_wa
         await world.until(lambda: recorded(world, "status = 'in_doubt'"), "in doubt")
     await world.until(lambda: recorded(world, OVER), "the window is over")
     async with world.worker(app):
-        await world.until(lambda: parked(world, "deduped"), "it waits for a person")
+        await world.parked("deduped")
     assert world.counterparty.seen("do") == 1
 
 
@@ -83,7 +83,7 @@ async def test_repeats_that_are_no_longer_dropped_are_not_made_after_they_had_to
         world.counterparty.before_replying.open()
         await world.until(lambda: recorded(world, OVER), "the window is over")
         await rate(world, "--as-declared")
-        await world.until(lambda: parked(world, "deduped-in-line"), "it waits for a person")
+        await world.parked("deduped-in-line")
     assert world.counterparty.seen("do") == 1
 
 
@@ -98,11 +98,6 @@ async def rate(world: World, wanted: str) -> None:
 async def recorded(world: World, what: str) -> bool:
     """What is on record of the only effect."""
     return bool(await world.db.fetchval(f"select {what} from perdure.effect"))
-
-
-async def parked(world: World, kind: str) -> bool:
-    """Whether it waits for a person."""
-    return any(each.parked for each in (await world.asked(kind)).effects)
 
 
 async def pending(world: World, kind: str, activity: str) -> bool:

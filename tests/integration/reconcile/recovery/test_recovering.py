@@ -97,16 +97,6 @@ async def recovered(world: World) -> Recovered:
     return await recover(world.client._pool, world.temporal_client, world.scope, by="ann", why="the cluster burnt down")
 
 
-async def parked(world: World, entity_id: str, kind: str = "sale") -> bool:
-    """Whether it waits for a person."""
-    return any(each.parked for each in (await world.asked(kind, entity_id)).effects)
-
-
-async def until_parked(world: World, entity_id: str) -> None:
-    """Wait until it waits for a person."""
-    await world.until(lambda: parked(world, entity_id), "parked")
-
-
 HEARD, DOUBTFUL, REFUSED = ("sale", "heard"), ("sale", "doubtful"), ("sale", "refused")
 GIVEN_UP, LATE = ("sale", "given-up"), ("sale", "late")
 TOLD, UNKEPT = ("forgetful-sale", "told"), ("forgetful-sale", "unkept")
@@ -136,14 +126,14 @@ async def test_a_start_whose_delivery_is_not_on_record_goes_on_from_what_its_run
     async with world.worker(app):
         await start(world, "a")
         await world.client.signal("sale", "a", "hear", 7)
-        await until_parked(world, "a")
+        await world.parked("sale")
         await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
     await without(world, "sale/a")
     await world.db.execute(
         "insert into perdure.outbox (lifecycle, id, generation, kind) values ('sale', 'a', 0, 'start')"
     )
     async with world.worker(app):
-        await until_parked(world, "a")
+        await world.parked("sale")
         await world.client.resolve("sale", "a", EffectStatus.NOT_DONE, by="ann", note="not on their list")
         assert await world.ended("sale", "a") == "paid"
     assert await world.db.fetchval("select why from perdure.finished where id = 'a'") == "words [7]"
@@ -181,8 +171,8 @@ async def seven_on_their_way(world: World, until: datetime) -> None:
 
 async def both_parked(world: World) -> None:
     """Wait until both that are in doubt wait for a person."""
-    await world.until(lambda: parked(world, DOUBTFUL[1]), "parked")
-    await world.until(lambda: parked(world, UNKEPT[1], UNKEPT[0]), "parked")
+    await world.parked(*DOUBTFUL)
+    await world.parked(*UNKEPT)
 
 
 async def seven_are_where_they_were(world: World, until: datetime) -> None:
@@ -310,7 +300,7 @@ async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: 
         world.counterparty.before_accepting.open()
         await start(world, after, words=0)
         for each in (before, after):
-            await until_parked(world, each)
+            await world.parked("sale", each)
         await cancelled(world, after)
     await without(world, f"sale/{before}", f"sale/{after}")
 
@@ -318,7 +308,7 @@ async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: 
 
     async with world.worker(app):
         for each in (before, after):
-            await until_parked(world, each)
+            await world.parked("sale", each)
             await world.client.resolve("sale", each, EffectStatus.ABANDONED, by="ann", note="nobody knows")
             assert await world.ended("sale", each) == "cancelled"
 
@@ -633,7 +623,7 @@ async def test_a_run_that_waits_ends_where_the_database_says_that_it_is_over(wor
         await start(world, "waits")
         await start(world, "parked", words=0)
         await world.is_in("sale", "waits", "reserved")
-        await world.until(lambda: parked(world, "parked"), "parked")
+        await world.parked("sale", "parked")
         await world.db.execute("update perdure.ident set final = 'paid'; delete from perdure.entity")
         await world.handle("sale", "waits").signal("perdure-mirror", "reconciliation")
         await world.db.execute(WAKE)
