@@ -59,6 +59,16 @@ async def until_count(count: Callable[[], Awaitable[int]], wanted: int, what: st
         await until(moved, f"{what}: {found} of {wanted}", every=0.1)
 
 
+async def with_time_for(there: Callable[[], Any], attempt: Callable[[float], Awaitable[T]], seconds: float) -> T:
+    """What an attempt of so many seconds gives that has come `there` before its time is over. A busy machine needs more
+    time to come so far: each new attempt has twice as much."""
+    while True:
+        given = await attempt(seconds)
+        if there():
+            return given
+        seconds *= 2
+
+
 async def in_time(awaited: Awaitable[T]) -> T:
     """Await it; fails if it never ends."""
     return await asyncio.wait_for(awaited, DEADLINE)

@@ -97,6 +97,11 @@ class Orders:
         """The next requests that would create something end so; None = well."""
         self._requests.extend(faults)
 
+    @property
+    def happened(self) -> bool:
+        """Whether all requests have come that were ordered to fail."""
+        return not self._requests
+
     def order_reports(self, *faults: Report | None) -> None:
         """The next callbacks go so; None = well."""
         self._reports.extend(faults)

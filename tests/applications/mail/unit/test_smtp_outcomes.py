@@ -16,7 +16,7 @@ from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.servers.ports import free_port
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, settings
-from tests.deadline import until
+from tests.deadline import until, with_time_for
 
 CLOSE, SILENCE = Fault(close=True), Fault()
 
@@ -61,13 +61,15 @@ async def outcome_of(given: Attempt, mail: Mail = LETTER) -> Verdict:
 
 async def outcome_at(server: MailServer, at: At) -> tuple[Verdict, int]:
     """The outcome of an attempt whose time is over while the server is silent at `at`, and how many it took to come so
-    far: a busy machine needs more time."""
-    seconds, attempts = 0.4, 1
-    verdict = await outcome_of(attempt(seconds))
-    while not server.orders.has_happened(at):
-        seconds, attempts = seconds * 2, attempts + 1
-        verdict = await outcome_of(attempt(seconds))
-    return verdict, attempts
+    far."""
+    attempts = 0
+
+    async def outcome_after(seconds: float) -> Verdict:
+        nonlocal attempts
+        attempts += 1
+        return await outcome_of(attempt(seconds))
+
+    return await with_time_for(lambda: server.orders.has_happened(at), outcome_after, 0.4), attempts
 
 
 @pytest.mark.parametrize(("stage", "at", "end", "fault"), ENDS, ids=lambda value: getattr(value, "name", ""))

@@ -19,7 +19,7 @@ from infra.telephony.numbers import LANDLINE
 from infra.telephony.server import Fault, TelephonyServer
 from perdure import InDoubt, NotDone, Refused
 from tests.applications.telephony.fixtures import CALLBACKS, NUMBER, TEXT, attempt, notice, of_server, settings
-from tests.deadline import DEADLINE, in_time, until
+from tests.deadline import DEADLINE, in_time, until, with_time_for
 from tests.raw_page import RawPage, says
 
 SMS, CALL = Channel.SMS, Channel.CALL
@@ -122,8 +122,14 @@ async def test_how_a_request_ends_says_what_became_of_it(
 async def test_no_answer_in_time_leaves_it_in_doubt(server: TelephonyServer, fault: Fault, accepted: int) -> None:
     server.silence = DEADLINE
     server.orders.order(fault)
-    with pytest.raises(InDoubt, match="nothing came in time"):
-        await send(SMS, notice(), attempt(2.0))
+
+    async def end_after(seconds: float) -> str:
+        with pytest.raises((InDoubt, NotDone)) as ended:
+            await send(SMS, notice(), attempt(seconds))
+        return f"{type(ended.value).__name__}: {ended.value}"
+
+    end = await with_time_for(lambda: server.orders.happened, end_after, 1.0)
+    assert end == "InDoubt: the answer: nothing came in time"
     assert len(server.accepted) == accepted
 
 
