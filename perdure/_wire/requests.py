@@ -14,14 +14,23 @@ SENT_AGAIN = "sent-again-"
 """With what the id of an update begins that a client sends again after `TakenOver`."""
 
 
-class TakenOver(NotNow):
-    """A request came in a workflow task in which a worker may make again what a lost one had begun: the client sends it
-    again, and that is not refused so a second time."""
+class _TooEarly(NotNow):
+    """A request may be accepted in a moment."""
 
     @classmethod
     def is_reason(cls, failure: BaseException | None) -> bool:
         """Whether this is it, as it comes back from Temporal."""
         return isinstance(failure, ApplicationError) and failure.type == cls.__name__
+
+
+class TakenOver(_TooEarly):
+    """A request came in a workflow task in which a worker may make again what a lost one had begun: the client sends it
+    again, and that is not refused so a second time."""
+
+
+class NotParked(_TooEarly):
+    """The effect to resolve is not parked. Its doubt is on record before the workflow task is completed: if that one is
+    lost, the client sends the request again until the next task has parked the effect."""
 
 
 class OperatorRequest(BaseModel):

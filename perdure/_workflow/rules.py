@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure._wire.requests import TakenOver
+from perdure._wire.requests import NotParked, TakenOver
 from perdure._workflow.leaving import Leave
 from perdure._workflow.ledger import Performing
 from perdure._workflow.run_state import RunState
@@ -38,8 +38,9 @@ def parked(run: RunState, slot: str | None) -> Performing:
     if len(chosen) == 1:
         return chosen[0]
     if not there:
-        raise NotNow(f"nothing is parked in doubt in state {run.state!r}")
-    raise NotNow(f"effect={slot!r}: name one of {', '.join(each.slot for each in there)}")
+        raise NotParked(f"nothing is parked in doubt in state {run.state!r}")
+    why = f"effect={slot!r}: name one of {', '.join(each.slot for each in there)}"
+    raise NotNow(why) if chosen else NotParked(why)
 
 
 def ended(run: RunState, slot: str | None) -> str:

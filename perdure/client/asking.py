@@ -12,17 +12,18 @@ from uuid import uuid4
 import temporalio.client
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
-from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._crypto.codec import client_for, encrypting_client
 from perdure._crypto.private import SEALING
 from perdure._crypto.sealed import bound_to
+from perdure._store.parked import is_about_doubt
 from perdure._store.postgres import Pool
 from perdure._text.privacy import describe_invalid, describe_no_json
 from perdure._text.shown import command
-from perdure._wire.requests import SENT_AGAIN, OperatorRequest, Resolution, TakenOver
+from perdure._wire.requests import SENT_AGAIN, NotParked, OperatorRequest, Resolution, TakenOver
 from perdure.client.calls import Call, as_json, call
 from perdure.client.reading import read_status
 from perdure.client.records import EntityStatus
@@ -130,11 +131,40 @@ class Asking:
         except RPCError as error:
             raise await self._refusal(error) from error
         try:
-            return await _executed(client.get_workflow_handle(workflow_id), update, asked, self.patience, update_id)
+            return await self._executed(client.get_workflow_handle(workflow_id), update, asked, update_id)
         except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise await self._refusal(error) from error
         except Unopenable as error:
             raise self._unread(error) from error
+
+    async def _executed(
+        self, handle: WorkflowHandle[Any, Any], update: str, asked: OperatorRequest, update_id: str | None
+    ) -> str:
+        """Send an update, again for a while if it was not accepted after the loss of a worker: with the same id, since
+        it may have been executed all the same."""
+        until = time.monotonic() + self.patience.total_seconds()
+        its_id = first = update_id or str(uuid4())
+        while True:
+            try:
+                left = timedelta(seconds=max(until - time.monotonic(), 0.1))
+                return str(await handle.execute_update(update, asked, id=its_id, result_type=str, rpc_timeout=left))
+            except (RPCError, WorkflowUpdateFailedError) as error:
+                if time.monotonic() + 0.5 >= until or not await self._comes_too_early(error, asked):
+                    raise
+                if isinstance(error, WorkflowUpdateFailedError) and TakenOver.is_reason(error.cause):
+                    its_id = SENT_AGAIN + first
+                await asyncio.sleep(0.5)
+
+    async def _comes_too_early(self, error: RPCError | WorkflowUpdateFailedError, asked: OperatorRequest) -> bool:
+        """Whether an update was not accepted because a workflow task was lost or has failed."""
+        if isinstance(error, RPCError):
+            return error.status is RPCStatusCode.FAILED_PRECONDITION
+        if isinstance(asked, Resolution) and NotParked.is_reason(error.cause):
+            standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
+            doubts = [each for each in standing.effects if each.status is EffectStatus.IN_DOUBT]
+            named = any(asked.effect in (None, each.effect, each.key) for each in doubts)
+            return named and is_about_doubt(standing.attention)
+        return TakenOver.is_reason(error.cause)
 
     async def earlier_answer(self, update_id: str) -> str | None:
         """The answer to a request that was accepted; None = the newest run has accepted none of this id.
@@ -213,31 +243,3 @@ def settling(standing: EntityStatus, given: Resolution) -> Call:
         "resolve", entity, effect=given.effect, outcome=given.outcome.value, made_by=given.by, note=given.note
     )
     return resolution.also(receipt=receipt)
-
-
-async def _executed(
-    handle: temporalio.client.WorkflowHandle[Any, Any],
-    update: str,
-    asked: OperatorRequest,
-    patience: timedelta,
-    update_id: str | None,
-) -> str:
-    """Send an update, again for a while if it was not accepted after the loss of a worker: with the same id, since it
-    may have been executed all the same."""
-    until = time.monotonic() + patience.total_seconds()
-    its_id = first = update_id or str(uuid4())
-    while True:
-        try:
-            left = timedelta(seconds=max(until - time.monotonic(), 0.1))
-            return str(await handle.execute_update(update, asked, id=its_id, result_type=str, rpc_timeout=left))
-        except (RPCError, WorkflowUpdateFailedError) as error:
-            taken_over = isinstance(error, WorkflowUpdateFailedError) and TakenOver.is_reason(error.cause)
-            if not (taken_over or _comes_too_early(error)) or time.monotonic() + 0.5 >= until:
-                raise
-            its_id = SENT_AGAIN + first if taken_over else its_id
-            await asyncio.sleep(0.5)
-
-
-def _comes_too_early(error: Exception) -> bool:
-    """Whether an update was not accepted because the workflow's task has failed."""
-    return isinstance(error, RPCError) and error.status is RPCStatusCode.FAILED_PRECONDITION

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RetryConfig, RPCError, RPCStatusCode
 
-from perdure.client import asking
+from perdure.client.asking import Asking
 from perdure.errors import AlreadyFinished, TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -59,7 +59,7 @@ async def test_a_request_that_ended_the_entity_and_whose_answer_was_lost_is_not_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`AlreadyFinished` would say that it was refused."""
-    executed = asking._executed
+    executed = Asking._executed
 
     async def lost(*given: Any) -> str:
         await executed(*given)
@@ -69,7 +69,7 @@ async def test_a_request_that_ended_the_entity_and_whose_answer_was_lost_is_not_
     async with world.worker(talking.app):
         await world.client.start(talking.Rest, "a", Booking(seconds=3600))
         await world.is_in("rest", "a", "doing")
-        monkeypatch.setattr(asking, "_executed", lost)
+        monkeypatch.setattr(Asking, "_executed", lost)
         with pytest.raises(TemporalUnavailable, match="rest/a: no answer from Temporal: the connection was reset"):
             await world.client.cancel("rest", "a", by="ann")
         with pytest.raises(AlreadyFinished, match="rest/a: too late: already "):

@@ -14,7 +14,6 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._operations.acts import Acts
 from perdure._operations.bulk import Choice, Name
-from perdure.client import asking
 from perdure.client.asking import Asking
 from perdure.console.jobs import Job
 from perdure.console.lasting import Lasting
@@ -152,7 +151,7 @@ async def test_what_is_sent_again_without_an_answer_is_sent_once_and_is_on_recor
 ) -> None:
     """The network of the console is cut for a moment, while Temporal and the workers go on."""
     world.counterparty.replies_to = {"a": [{"refused": "no such bell"}] * refusals}
-    executed, told, cut = asking._executed, Asking._refusal, iter([True])
+    executed, told, cut = Asking._executed, Asking._refusal, iter([True])
 
     async def loses(*given: Any) -> str:
         answer = await executed(*given)
@@ -166,7 +165,7 @@ async def test_what_is_sent_again_without_an_answer_is_sent_once_and_is_on_recor
         await world.until(lambda: world.db.fetchval(SENT_AGAIN), "the workers have gone on meanwhile")
         raise DatabaseUnavailable("PostgreSQL did not answer")
 
-    monkeypatch.setattr(asking, "_executed", loses)
+    monkeypatch.setattr(Asking, "_executed", loses)
     monkeypatch.setattr(Asking, "_refusal", unread)
     async with world.worker(app), open_console(world, app=app) as site:
         await world.client.start(Ring, "a", Booking())

@@ -111,6 +111,20 @@ async def test_a_parked_effect_is_seen_in_every_view(world: World, kind: Any) ->
 
 
 @both_ways
+async def test_a_doubt_is_resolved_that_is_on_record_before_the_workflow_has_parked_it(world: World, kind: Any) -> None:
+    world.counterparty.before_replying.shut()
+    async with world.worker(app):
+        await world.client.start(kind, "a", Booking())
+        await world.counterparty.saw("do")
+        # As on record after the workflow task was lost that has made the same write.
+        await world.db.execute("update perdure.effect set status = 'in_doubt'")
+        await world.db.execute("update perdure.entity set attention = $1", f"{_slot(kind)} is in doubt: it was cut off")
+        said = await world.client.resolve(kind, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 7})
+        assert said == "resolved as done"
+        assert await world.ended(*_names(kind)) == "done"
+
+
+@both_ways
 async def test_a_late_done_wakes_the_parked_run(world: World, kind: Any) -> None:
     async with _parked(world, kind, LOST):
         await _late_done(world, kind)
