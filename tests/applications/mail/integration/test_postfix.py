@@ -7,6 +7,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -51,15 +52,16 @@ async def test_ten_killed_workers_a_stopped_postfix_and_a_rotated_log_leave_each
     kinds = [Kind.EXACTLY_ONCE, Kind.AT_LEAST_ONCE]
     rows = await commit(world, (letter(kinds[n % 2], f"{reader}@{DOMAIN}") for n, reader in enumerate(READERS)))
     events = {3: postfix.stop, 6: postfix.start, 8: postfix.rotate_log}
-    happening: list[asyncio.Task[None]] = []
-    for number in range(1, KILLS + 1):
-        worker = await workers.start(**environment)
-        await world.until(partial(_attempted, world, number * 18), f"mails for kill {number}")
-        await workers.kill(worker)
-        if number in events:
-            happening.append(asyncio.create_task(asyncio.to_thread(events[number])))
-    await workers.start(**environment)
-    await asyncio.gather(*happening)
+    loop, happening = asyncio.get_running_loop(), []
+    with ThreadPoolExecutor(1) as one_after_another:
+        for number in range(1, KILLS + 1):
+            worker = await workers.start(**environment)
+            await world.until(partial(_attempted, world, number * 18), f"mails for kill {number}")
+            await workers.kill(worker)
+            if number in events:
+                happening.append(loop.run_in_executor(one_after_another, events[number]))
+        await workers.start(**environment)
+        await asyncio.gather(*happening)
     await world.until(lambda: _all_processed(world), "each mail processed")
     await world.until(postfix.is_empty, "an empty queue")
 
