@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
@@ -19,6 +18,7 @@ from perdure._wire.requests import Resolution
 from perdure.app import input_json
 from perdure.contracts.outcomes import EffectStatus
 from perdure.testing import At, WhenParked, rehearse
+from tests.deadline import in_time
 
 
 class Colour(Enum):
@@ -100,8 +100,8 @@ RESOLUTION = Resolution(effect=PARKED.name, outcome=EffectStatus.DONE, receipt=D
 )
 async def test_a_strict_model_is_read_back(script: Any, messages: Any, renews: bool) -> None:
     calls = {ASKED: [VALUE], PARKED: [VALUE], COUNT: [VALUE, VALUE], **script}
-    async with asyncio.timeout(20):  # a run that cannot read its record waits for ever
-        seen = await rehearse(Strictly, VALUE, calls, messages=messages, renew_at_every_wait=renews, allow_unused=True)
+    run = rehearse(Strictly, VALUE, calls, messages=messages, renew_at_every_wait=renews, allow_unused=True)
+    seen = await in_time(run)  # one that cannot read its record waits for ever
     assert (seen.end, seen.attention, seen.inputs(PARKED)) == (Way.DONE, None, [VALUE])
 
 

@@ -78,7 +78,7 @@ async def posted(url: str, body: bytes, method: str = "POST", **headers: str) ->
 async def receiving(dsn: str, **options: Any) -> AsyncIterator[str]:
     """Where a receiver in this process listens."""
     async with (
-        asyncpg.create_pool(dsn, min_size=0, max_size=3, timeout=5) as pool,
+        asyncpg.create_pool(dsn, min_size=0, max_size=3) as pool,
         StatusCallbacks(pool, telephony_settings(), **options).listening("127.0.0.1", 0) as port,
     ):
         yield f"http://127.0.0.1:{port}"

@@ -42,7 +42,7 @@ async def expected(jobs: Jobs, token: str = TOKEN, id: str = "1") -> None:
 async def receiving(dsn: str, **options: Any) -> AsyncIterator[str]:
     """A receiver in this process; where it listens."""
     async with (
-        asyncpg.create_pool(dsn, min_size=0, max_size=3, timeout=5) as pool,
+        asyncpg.create_pool(dsn, min_size=0, max_size=3) as pool,
         Receiver(pool, **options).listening("127.0.0.1", 0) as port,
     ):
         yield f"http://127.0.0.1:{port}"

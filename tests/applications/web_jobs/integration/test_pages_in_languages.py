@@ -24,6 +24,7 @@ from activities.web_jobs.settings import web_settings
 from infra.demos.job_pages import FILES, PageProcess, missing
 from tests.applications.web_jobs.conftest import Jobs
 from tests.command import perdure
+from tests.deadline import in_time
 from workers.web_jobs.app import app
 
 SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()
@@ -144,8 +145,7 @@ async def test_a_page_says_no_to_a_body_that_it_can_not_read(page: PageProcess) 
     """Any answer of 2xx would end the job as done."""
     reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
     writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n\r\n")
-    async with asyncio.timeout(20):
-        answer = await reader.readline()
+    answer = await in_time(reader.readline())
     writer.close()
     assert not answer.startswith(b"HTTP/1.1 2")
     assert page.worked() == Counter()

@@ -244,7 +244,7 @@ async def test_an_exchange_needs_no_attempt() -> None:
     async with page(says(OK + b"Content-Length: 2\r\n\r\nhi")) as serving:
         given = attempt()
         exchange = Exchange(
-            HttpRequest("GET", serving.origin + "/"), given.resources.names, bounds=web_settings().bounds, seconds=5
+            HttpRequest("GET", serving.origin + "/"), given.resources.names, bounds=web_settings().bounds, seconds=60
         )
         assert (await exchange.make()).body == b"hi"
         assert exchange.left
