@@ -242,7 +242,7 @@ class Acts:
     async def _settle(self, entity: Entity, standing: EntityStatus, given: Resolution) -> str:
         call = settling(standing, given)
         doubts = [each for each in standing.effects if each.status.unknown]
-        chosen = [each for each in doubts if given.effect in (None, each.effect, each.key)]
+        chosen = [each for each in doubts if given.means(each.effect, each.key)]
         if len(chosen) != 1:
             names = [each.effect for each in doubts]
             if len(set(names)) < len(names):  # of several generations

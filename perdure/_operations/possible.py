@@ -10,6 +10,7 @@ from collections.abc import Callable
 from perdure._operations.undone import undone
 from perdure._store.parked import is_about_doubt
 from perdure.app import App
+from perdure.client.reading import waiting_for_person
 from perdure.client.records import EntityStatus
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
@@ -33,7 +34,7 @@ def _resolve(standing: EntityStatus, app: App | None, is_gone: bool) -> str | No
         return f"too late: already {standing.state}" if standing.final else "nothing of it is in doubt"
     if standing.final:
         return None
-    if not is_about_doubt(standing.attention) or not any(each.status is EffectStatus.IN_DOUBT for each in unknown):
+    if not waiting_for_person(standing):
         return f"the doubt policy of {unknown[0].effect} is at work: no person is asked yet"
     return _gone(is_gone)
 

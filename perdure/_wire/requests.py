@@ -75,6 +75,10 @@ class Resolution(OperatorRequest):
     receipt: Any = None
     attempt: int | None = None
 
+    def means(self, effect: str, key: str) -> bool:
+        """Whether it is about the effect of this name and key, as far as it names one."""
+        return self.effect in (None, effect, key)
+
     def other_attempt(self, effect: str, last: int) -> str | None:
         """Why this is not about attempt `last` of the effect, which is in doubt; None = it is."""
         if self.attempt is None or self.attempt == last:

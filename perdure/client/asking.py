@@ -19,13 +19,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._crypto.codec import client_for, encrypting_client
 from perdure._crypto.private import SEALING
 from perdure._crypto.sealed import bound_to
-from perdure._store.parked import is_about_doubt
 from perdure._store.postgres import Pool
 from perdure._text.privacy import describe_invalid, describe_no_json
 from perdure._text.shown import command
 from perdure._wire.requests import SENT_AGAIN, NotParked, OperatorRequest, Resolution, TakenOver
 from perdure.client.calls import Call, as_json, call
-from perdure.client.reading import read_status
+from perdure.client.reading import read_status, waiting_for_person
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
@@ -161,9 +160,7 @@ class Asking:
             return error.status is RPCStatusCode.FAILED_PRECONDITION
         if isinstance(asked, Resolution) and NotParked.is_reason(error.cause):
             standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
-            doubts = [each for each in standing.effects if each.status is EffectStatus.IN_DOUBT]
-            named = any(asked.effect in (None, each.effect, each.key) for each in doubts)
-            return named and is_about_doubt(standing.attention)
+            return any(asked.means(each.effect, each.key) for each in waiting_for_person(standing))
         return TakenOver.is_reason(error.cause)
 
     async def earlier_answer(self, update_id: str) -> str | None:
@@ -233,7 +230,7 @@ def settling(standing: EntityStatus, given: Resolution) -> Call:
     if not doubts:
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
     for each in doubts:
-        if given.effect in (None, each.effect, each.key) and (why := given.other_attempt(each.effect, each.attempts)):
+        if given.means(each.effect, each.key) and (why := given.other_attempt(each.effect, each.attempts)):
             raise NotNow(f"{standing.lifecycle}/{standing.id}: {why}")
     if given.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
         raise NotNow(f"{given.outcome.value!r} is not an outcome: give done, not_done or abandoned")

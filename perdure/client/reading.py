@@ -10,13 +10,15 @@ from typing import Any
 import asyncpg
 from pydantic import TypeAdapter
 
+from perdure._store.parked import is_about_doubt
 from perdure._store.postgres import Pool, answering
 from perdure._store.schema.kinds import RIGHTS, Kind
 from perdure._store.schema.rights import granted
 from perdure._store.sql import queries
 from perdure._text.shown import entity_name
 from perdure.client.calls import Call
-from perdure.client.records import EntityStatus
+from perdure.client.records import EffectRecord, EntityStatus
+from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import DatabaseUnavailable, InvalidInput, NoSuchEntity, NotNow, NotPermitted
 
 _query = queries(__name__)
@@ -34,6 +36,13 @@ async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatu
             f"there is no {entity_name(lifecycle, entity_id)}: it was never started, or its transaction was rolled back"
         )
     return _STATUS.validate_json(found)
+
+
+def waiting_for_person(standing: EntityStatus) -> list[EffectRecord]:
+    """The effects in doubt, if an open entity needs a person for a doubt: otherwise their policies are at work."""
+    if not is_about_doubt(standing.attention):
+        return []
+    return [each for each in standing.effects if each.status is EffectStatus.IN_DOUBT]
 
 
 async def read_open(

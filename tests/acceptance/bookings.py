@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import groupby
 
 from perdure.contracts import EffectStatus
@@ -62,14 +61,10 @@ async def settle_parked(world: World, kinds: Iterable[str], outcome: EffectStatu
     killed after its commit has not seen yet."""
     for kind in kinds:
         await parked(world, kind)
-        await world.until(partial(_run_is_parked, world, kind), f"the run of {kind} parked")
+        await world.parked(kind, kind)
         receipt = {"number": 1} if outcome is EffectStatus.DONE else None
         said = await world.client.resolve(kind, kind, outcome, by="ops", note="looked it up", receipt=receipt)
         assert said == f"resolved as {outcome.value}"
-
-
-async def _run_is_parked(world: World, kind: str) -> bool:
-    return any(effect.parked for effect in (await world.asked(kind, kind)).effects)
 
 
 async def every_record_says_done(world: World) -> None:
