@@ -129,12 +129,15 @@ class Machine:
         assert process.returncode is not None
         return process.returncode, output
 
+    def processes(self) -> list[dict[str, Any]]:
+        """What `perdure up` has last written of each of its processes."""
+        return list((Folder(self.state).status() or {"processes": []})["processes"])
+
     async def pid(self, name: str) -> int:
         """The process id of one of its processes, once that runs."""
 
         def found() -> int | None:
-            status = Folder(self.state).status() or {"processes": []}
-            return next((each["pid"] for each in status["processes"] if each["name"] == name), None)
+            return next((each["pid"] for each in self.processes() if each["name"] == name), None)
 
         return int(await until(found, f"{name} runs"))
 
@@ -182,6 +185,8 @@ async def test_whatever_is_killed_under_load_nothing_is_lost_and_nothing_happens
         await asyncio.to_thread(machine.postgres.kill)
         await asyncio.to_thread(machine.postgres.start)
         await until_count(lambda: machine.count(AT_ITS_END), 4 * EACH, "ends")
+        # A worker that is replaced may still be starting: the other one has done all of it.
+        await until(lambda: {each["state"] for each in machine.processes()} == {"running"}, "all processes run")
         family = psutil.Process(running.process.pid).children(recursive=True)
         assert await running.stop() == 0
     assert set(machine.counterparty.accepted.values()) == {1}

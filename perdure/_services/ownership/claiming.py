@@ -142,25 +142,26 @@ async def take_over(
 ) -> int:
     """Give this database the mark, even if another server has it, and return its epoch. A worker must answer for the
     keeper. Where Temporal gives no answer, it is asked again for half a minute: the question may have been handed to a
-    worker that is gone.
+    worker that is gone. How long the other server is in use counts from the first answer.
 
     Raises:
         NotThisDatabase: the server that has the mark is alive.
         TemporalUnavailable: Temporal gave no answer.
     """
-    began = time.monotonic()
+    answered, in_use_since = time.monotonic(), None
     while True:
-        waited = time.monotonic() - began
         try:
             reply = await _propose(connection, exchange, force)
         except TemporalUnavailable as error:
-            if waited > _PATIENCE:
+            if time.monotonic() > answered + _PATIENCE:
                 raise
             report(f"asks again: {error}")
             continue
         if reply.decision is Decision.GO:
             return reply.epoch
-        if reply.decision is not Decision.WAIT or waited > 4 * SILENCE:
+        answered = time.monotonic()
+        in_use_since = in_use_since or answered
+        if reply.decision is not Decision.WAIT or answered > in_use_since + 4 * SILENCE:
             raise NotThisDatabase(f"not claimed: {reply.why}")
         report(f"waits {reply.seconds:.0f} s: {reply.why}")
         await asyncio.sleep(min(reply.seconds, 1.0))

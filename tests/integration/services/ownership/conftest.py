@@ -38,7 +38,6 @@ def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where all workers of these tests are."""
     monkeypatch.setattr("perdure._services.ownership.ownership.TICK", TICK)
     monkeypatch.setattr("perdure._wire.keeper.SILENCE", SILENCE)
-    monkeypatch.setattr("perdure._services.ownership.claiming.SILENCE", SILENCE)
 
 
 @pytest.fixture(scope="session")

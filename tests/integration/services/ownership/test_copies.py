@@ -273,19 +273,21 @@ async def dumped(world: World) -> str:
     return name
 
 
-async def test_a_claim_asks_again_where_temporal_gives_no_answer_in_time(
-    source: PostgresServer, temporal: TemporalServer, worlds: Worlds
+async def test_a_claim_asks_again_where_temporal_gives_no_answer_in_time_and_waits_for_the_server_before(
+    source: PostgresServer, temporal: TemporalServer, worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await worlds.on(source)
-    async with world.worker(app):
-        await started(world, "a")
-        await world.ended("repeat", "a")
+    world = await one_ended_and_one_waits(source, worlds)
+    moved = await worlds.beside(world, source, database=await dumped(world))
+    monkeypatch.setattr("perdure._wire.keeper.SILENCE", 3600)
+    monkeypatch.setattr("perdure._services.ownership.claiming.SILENCE", 0)  # less than Temporal gives no answer
     reports: list[str] = []
     async with proxied(temporal.port) as proxy:
 
         def report(why: str) -> None:
             reports.append(why)
             proxy.delay(0)
+            if why.startswith("waits"):
+                monkeypatch.setattr("perdure._wire.keeper.SILENCE", 0)
 
         client = await Client.connect(
             f"127.0.0.1:{proxy.port}",
@@ -295,11 +297,12 @@ async def test_a_claim_asks_again_where_temporal_gives_no_answer_in_time(
         exchange = Exchange(client, world.config)
         async with exchange.answering():
             proxy.delay(6)
-            assert await take_over(world.db, exchange, "moved", report) == 0  # nothing was lost
+            assert await take_over(moved.db, exchange, "moved", report) == 0  # nothing was lost
     assert reports[0].startswith("asks again: Temporal has not answered what database this is")
-    async with world.worker(app):
-        await started(world, "b")
-        await world.ended("repeat", "b")
+    assert "the database that this one replaces was in use a moment ago" in reports[-1]
+    async with moved.worker(app):
+        await started(moved, "b")
+        await moved.ended("repeat", "b")
 
 
 async def test_a_dump_that_is_restored_over_its_own_database_sends_nothing(
