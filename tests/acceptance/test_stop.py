@@ -135,11 +135,11 @@ async def test_a_stop_with_a_server_gone_is_a_stop_and_loses_nothing(mortal: Wor
     assert sends(mortal.counterparty) == mortal.counterparty.accepted == {key(kind): 1 for kind in LOOKUPS}
 
 
-async def test_the_grace_time_begins_at_once_while_postgresql_is_silent(world: World) -> None:
+async def test_the_grace_time_and_the_end_wait_for_no_service_that_a_silent_postgresql_holds_up(world: World) -> None:
     world.counterparty.before_replying.shut()
-    loop = asyncio.get_running_loop()
     async with proxied(world.postgres.port) as proxy:
         worker = await world.spawn(
+            "tests.apps.lingering:app",
             PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2",
             PERDURE_DATABASE_URL=world.dsn.replace(f":{world.postgres.port}/", f":{proxy.port}/"),
             BOOKING_TIMEOUT="100",
@@ -149,12 +149,9 @@ async def test_the_grace_time_begins_at_once_while_postgresql_is_silent(world: W
         proxy.freeze(new_ones=True)
         await world.until(lambda: "PostgreSQL does not answer" in worker.text(), "a service that waits in vain")
         worker.send(signal.SIGTERM)
-        began = loop.time()
         stopped = "the worker stopped in the middle"
         await world.until(lambda: worker.text().count(stopped) >= len(PARKED), "the end of the grace time")
-        assert loop.time() - began < 5
         assert await worker.gone() == 0
-        assert loop.time() - began < 15
 
 
 @pytest.mark.world(threaded.app)
@@ -163,7 +160,7 @@ async def test_the_thread_of_a_body_does_not_outlast_the_grace_time(world: World
     await world.client.start("printing", "a", None)
     await world.until(lambda: "the thread runs" in worker.text(), "the body's thread")
     worker.send(signal.SIGTERM)
-    assert await worker.gone(within=60) == 0
+    assert await worker.gone() == 0
     assert await statuses(world) == {"printing": "in_doubt"}
 
 
