@@ -30,12 +30,17 @@ class Recorded:
         self.writes += 1
         answer = await self._store.write(write, patience=patience)
         if write.fence is not None:
-            self._watch(write.fence, answer.verdict)
+            self._watch(write.fence, answer)
         return answer
 
-    def _watch(self, fence: Fence, verdict: Verdict | None) -> None:
-        if fence.op is FenceOp.BEGIN and verdict in (Verdict.FRESH, Verdict.MINE):
+    def _watch(self, fence: Fence, answer: Answer) -> None:
+        if fence.op is FenceOp.BEGIN and answer.verdict in (Verdict.FRESH, Verdict.MINE):
             self._attempts.setdefault(fence.key, {}).setdefault(fence.token, EffectStatus.IN_DOUBT)
-        elif verdict is Verdict.STORED and fence.status is not None:
+        elif fence.status is not None and (answer.verdict is Verdict.STORED or _stands(fence, answer)):
             attempts = self._attempts[fence.key]
             attempts[fence.token if fence.token in attempts else list(attempts)[-1]] = fence.status
+
+
+def _stands(fence: Fence, answer: Answer) -> bool:
+    """Whether the outcome was on record before: the answer to an earlier write of it was lost."""
+    return fence.status is EffectStatus.DONE and answer.effect is not None and answer.effect.status is fence.status
