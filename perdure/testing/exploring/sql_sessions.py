@@ -29,6 +29,7 @@ _SETTINGS = BOUNDS | {
     # Nobody gives a lock back while a statement waits for it: whether it waits for long makes no difference.
     "lock_timeout": "3ms",
     "statement_timeout": "60s",
+    "idle_in_transaction_session_timeout": "0",  # of real time, of which a session of a slow machine needs any amount
     "jit": "off",
 }
 _WAITED = 0.25
