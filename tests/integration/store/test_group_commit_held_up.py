@@ -186,11 +186,14 @@ async def test_large_writes_get_through_a_narrow_link(far_store: PostgresStore, 
     assert proxy.forwarded < 80_000_000, "nothing was sent again"
 
 
-async def test_a_large_write_that_meets_a_time_out_is_given_longer(far_store: PostgresStore, proxy: Proxy) -> None:
+async def test_a_large_write_that_meets_a_time_out_is_given_longer(
+    far_store: PostgresStore, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
     proxy.narrow(200_000)
     (answer,) = await written(far_store, a_move("a", 1, snapshot=MEGABYTE))
     assert answer.gate is Gate.OPEN
-    assert proxy.forwarded < 4_500_000, "sent three times at most"
+    dropped = caplog.messages.count("PostgreSQL does not answer: the connection is dropped")
+    assert 0 < dropped <= 3, "the fourth time has more than a minute for five seconds"
 
 
 async def test_a_batch_holds_no_more_bytes_than_are_sent_again_easily(store: PostgresStore) -> None:
