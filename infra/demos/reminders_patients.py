@@ -28,8 +28,9 @@ OUTAGE = time(7, 40), timedelta(hours=2)
 """When the provider is away, by the clock of New York, and for how long."""
 NO_MOBILE, WRONG, NO_ANSWER = "+15005550009", "+15005550001", "+15005556002"
 """Numbers with a meaning to the provider's stand-in."""
-LOST, LOST_FOR_GOOD = "lost", "lost for good"
-"""What goes wrong: the answer, after the request was accepted; or that, and all callbacks."""
+LOST, UNREPORTED, LOST_FOR_GOOD = "lost", "lost, unreported", "lost for good"
+"""What goes wrong: the answer, after the request was accepted; or that, and all callbacks; or both while the provider
+goes away."""
 _MORNING, _NOON, _EVENING = "08:00", "12:30", "20:00"
 _SIGNS_OFF = "06:40", {"signed_off": True}, "signs off, while the dose of 06:15 waits for the quiet hours to end"
 _PAUSES = "12:00", {"paused": True}, "pauses"
@@ -172,7 +173,7 @@ def _special() -> Iterator[Patient]:
     yield one("Asia/Kolkata", _MORNING, _EVENING, story="pauses at noon", change=_PAUSES)
     yield one("Europe/Berlin", _MORNING, _EVENING, story="flies from Berlin to New York", change=_MOVES)
     yield one("Asia/Tokyo", "09:10", channel="call", phone=NO_ANSWER, confirm=True, story="does not answer the call")
-    yield one("Asia/Tokyo", "09:20", story="its answer is lost", fault=LOST)
+    yield one("Asia/Tokyo", "09:25", story="its answer and all callbacks are lost", fault=UNREPORTED)
     yield one("Asia/Tokyo", "09:30", channel="call", story="the answer of its call is lost", fault=LOST)
 
 
