@@ -133,7 +133,7 @@ async def test_killed_in_the_middle_and_run_again_it_starts_each_row_once_while_
     inserting = asyncio.ensure_future(go_on_inserting(world, over))
     for _ in range(2):
         before = await started(world)
-        async with begun(world, "lookup", *JOB, "--batch", "7", "--rate", "100") as importing:
+        async with begun(world, "lookup", *JOB, "--batch", "7", "--rate", "10") as importing:
 
             async def some(before: int = before) -> bool:
                 return await started(world) > before
