@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from tests.deadline import until
 from tests.world import WorkerProcess, World
 
 _LOCK = 7
@@ -19,6 +20,16 @@ _STAND_STILL = f"""
         perform pg_advisory_xact_lock_shared({_LOCK});
         return case when tg_op = 'DELETE' then old else new end;
     end $$
+"""
+_TABLES = f"""
+    create function public.stand_still_at_tables() returns event_trigger language plpgsql set lock_timeout = 0 as $$
+    begin
+        if (select count(*) from pg_tables where schemaname = 'public') >= {{count}} then
+            perform pg_advisory_xact_lock_shared({_LOCK});
+        end if;
+    end $$;
+    create event trigger stand_still on ddl_command_start when tag in ('CREATE TABLE')
+        execute function public.stand_still_at_tables()
 """
 _WAITERS = """
     select count(*) from pg_locks where locktype = 'advisory' and not granted
@@ -33,8 +44,7 @@ _RUNNING = """
 class Hold:
     """A place in the database where statements stand still until `release`."""
 
-    def __init__(self, world: World, lock: asyncpg.Connection[asyncpg.Record]) -> None:
-        self._world = world
+    def __init__(self, lock: asyncpg.Connection[asyncpg.Record]) -> None:
         self._lock = lock
 
     async def again(self) -> None:
@@ -50,23 +60,27 @@ class Hold:
             await self.reached()
             await worker.freeze()
             await self.release()
-            await self._world.until(self._nothing_runs, "the end of what the frozen worker had sent")
+            await until(self._nothing_runs, "the end of what the frozen worker had sent")
             if await done():
                 return
             await self.again()
             worker.thaw()
 
+    async def is_reached(self) -> bool:
+        """Whether a statement stands there."""
+        return bool(await self._lock.fetchval(_WAITERS))
+
     async def reached(self) -> None:
         """Wait until a statement stands there."""
-        await self._world.until(self._waiters, "a statement that is held")
+        await until(self.is_reached, "a statement that is held")
 
     async def left(self) -> None:
         """Wait until none stands there any more."""
 
         async def nobody() -> bool:
-            return not await self._waiters()
+            return not await self.is_reached()
 
-        await self._world.until(nobody, "the end of the statements that were held")
+        await until(nobody, "the end of the statements that were held")
 
     async def release(self) -> None:
         """Let them go on, and all that come."""
@@ -81,10 +95,7 @@ class Hold:
         await self.left()
 
     async def _nothing_runs(self) -> bool:
-        return not await self._world.db.fetchval(_RUNNING)
-
-    async def _waiters(self) -> int:
-        return int(await self._world.db.fetchval(_WAITERS))
+        return not await self._lock.fetchval(_RUNNING)
 
 
 @asynccontextmanager
@@ -95,13 +106,25 @@ async def hold(world: World, event: str, when: str = "true") -> AsyncIterator[Ho
         event: of a trigger, as `update on perdure.effect`.
         when: condition on `new` and `old`.
     """
-    lock = await asyncpg.connect(world.dsn)
+    trigger = f"create trigger stand_still before {event} for each row when ({when}) execute function stand_still()"
+    async with _holding(world.dsn, _STAND_STILL, trigger) as made:
+        yield made
+
+
+@asynccontextmanager
+async def hold_tables(dsn: str, count: int) -> AsyncIterator[Hold]:
+    """Hold the statement that makes another table, once there are so many. Whoever connects has to be a superuser."""
+    async with _holding(dsn, _TABLES.format(count=count)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _holding(dsn: str, *triggers: str) -> AsyncIterator[Hold]:
+    lock = await asyncpg.connect(dsn)
     try:
         await lock.execute(f"select pg_advisory_lock({_LOCK})")
-        await lock.execute(_STAND_STILL)
-        await lock.execute(
-            f"create trigger stand_still before {event} for each row when ({when}) execute function stand_still()"
-        )
-        yield Hold(world, lock)
+        for statement in triggers:
+            await lock.execute(statement)
+        yield Hold(lock)
     finally:
         await lock.close()

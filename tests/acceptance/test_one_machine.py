@@ -29,6 +29,7 @@ from perdure.servers.ports import free_port, is_free
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal_on_postgres import MAIN, schema_commands, tool_environment
 from perdure.servers.temporal_programs import obtain_programs
+from tests.acceptance.hold import hold_tables
 from tests.counterparty import Counterparty
 from tests.deadline import in_time, until, until_count
 from tests.developing import Developing, clean_environment, developing
@@ -41,19 +42,6 @@ EACH = 20
 KINDS = ("lookup", "lookup-inline")
 TABLE = "create table booking (id text primary key, state text not null default 'pending')"
 READY = "perdure.up: ready"
-HOLDS = """
-    create schema hold;
-    grant usage on schema hold to public;
-    create function hold.tables() returns event_trigger language plpgsql as $$ begin
-        if (select count(*) from pg_tables where schemaname = 'public') >= {tables} then
-            perform pg_advisory_lock(1);
-        end if;
-    end $$;
-    create event trigger hold_tables on ddl_command_start when tag in ('CREATE TABLE') execute function hold.tables();
-    select pg_advisory_lock(1);
-"""
-HELD_UP = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-SESSIONS = "select count(*) from pg_stat_activity where usename = 'temporal' and datname = $1"
 AT_ITS_END = "select count(*) from perdure.ident where final = 'done'"
 
 
@@ -305,26 +293,22 @@ async def test_a_start_whose_schema_tool_was_killed_is_followed_by_one_that_succ
 
 async def killed_at(machine: Machine, tables: int, commands: Sequence[list[str]], environment: dict[str, str]) -> None:
     """Run the commands, and kill the one that makes another table when there are this many: PostgreSQL holds it up."""
-    look = await asyncpg.connect(machine.postgres.dsn(MAIN))
-    await look.execute(HOLDS.format(tables=tables))
     status: int | None = 0
-    for command in commands:
-        if status != 0:
-            break
-        tool = await asyncio.create_subprocess_exec(*command, env=environment, stdout=DEVNULL, stderr=DEVNULL)
-        ended = asyncio.create_task(tool.wait())
+    async with hold_tables(machine.postgres.dsn(MAIN), tables) as hold:
+        for command in commands:
+            if status != 0:
+                break
+            tool = await asyncio.create_subprocess_exec(*command, env=environment, stdout=DEVNULL, stderr=DEVNULL)
+            ended = asyncio.create_task(tool.wait())
 
-        async def stands(ended: asyncio.Task[int] = ended) -> bool:
-            return ended.done() or bool(await look.fetchval(HELD_UP))
+            async def stands(ended: asyncio.Task[int] = ended) -> bool:
+                return ended.done() or await hold.is_reached()
 
-        await until(stands, "its end, or the next table")
-        if not ended.done():
-            tool.kill()
-        status = await in_time(ended)
-    await look.execute("select pg_advisory_unlock(1)")
-    await until_count(lambda: look.fetchval(SESSIONS, MAIN), 0, "sessions of the killed one")
-    await look.execute("drop schema hold cascade")
-    await look.close()
+            await until(stands, "its end, or the next table")
+            if not ended.done():
+                tool.kill()
+            status = await in_time(ended)
+        await hold.cut_off()
     assert status == -signal.SIGKILL
 
 
