@@ -148,7 +148,8 @@ class Passing:
 
     async def _all_is_reported(self) -> bool:
         """Whether Temporal has every callback: on a busy machine, time would else go on to the look-up before it."""
-        return self._telephony.reports.is_idle and await self._undelivered() is None
+        await self._telephony.reports.idle()
+        return await self._undelivered() is None
 
     async def _behind(self) -> str | None:
         """Something that is not where it should be by now."""

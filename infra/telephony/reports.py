@@ -59,14 +59,9 @@ class Reports:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything has come to its end, and was reported."""
-        return not self._running
-
     async def idle(self) -> None:
-        """Wait for that."""
-        while not self.is_idle:
+        """Wait until everything has come to its end, and was reported."""
+        while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
 
     def _spawn(self, work: Any) -> None:
