@@ -131,13 +131,19 @@ class Postfix:
         queue_ids = re.findall(rf"(\w+): message-id={re.escape(message_id)}$", log, re.MULTILINE)
         return bool(queue_ids) and all(f": {each}: removed" in log for each in queue_ids) and self.is_empty()
 
-    def delivered(self) -> dict[str, Counter[str]]:
-        """How often each Message-ID lies in each mailbox."""
-        found = {name: Counter[str]() for name in self._mailboxes}
+    def handed_over(self) -> dict[str, Counter[str]]:
+        """How often it was given each mail that lies in a mailbox, by mailbox and Message-ID.
+
+        A mailbox can hold one hand-over twice: Postfix repeats a delivery, and the pick-up of a mail, if it is stopped
+        before it has noted that it did it. Both copies then show one time of the hand-over. Two hand-overs of one
+        Message-ID within one second would count as one.
+        """
+        found: dict[str, set[tuple[str, str]]] = {name: set() for name in self._mailboxes}
         for mail in (self.folder / "mail").glob("*/new/*"):
             header = BytesHeaderParser().parsebytes(mail.read_bytes())
-            found[mail.parts[-3]][str(header["message-id"])] += 1
-        return found
+            at = str(header["received"]).rpartition(";")[2]  # of the first such line, which is its own
+            found[mail.parts[-3]].add((str(header["message-id"]), at))
+        return {name: Counter(message_id for message_id, _ in mails) for name, mails in found.items()}
 
     def without_room(self) -> str:
         """A `sendmail` for the setting that finds no room for a mail above 4 KB.

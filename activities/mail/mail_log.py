@@ -11,10 +11,10 @@ import asyncio
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -34,6 +34,7 @@ _FROM = re.compile(rb'from=<([^">]*)>(?:,|$)')
 _TO = re.compile(rb'to=<([^">]*)>(?:, orig_to=<([^">]*)>)?,')
 _DATA = re.compile(rb"disconnect from .* data=(?P<good>\d+)(?P<of>/\d+)?\b")
 _ALARM = re.compile(rb"(?:warning|error|fatal|panic): ")
+_DELAY = re.compile(rb" delay=([\d.]+),")
 _FATES = {b"hold": "held", b"discard": "discarded"}
 _BAD_FIRST = ("expired", "bounced", "deferred", "sent")
 
@@ -44,8 +45,9 @@ async def find_in_mail_log(mail: Mail, question: LookupContext) -> Accepted | No
 
     Raises:
         LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, has nothing of
-            Postfix since then but warnings, shows the Message-ID without saying whether the mail was accepted, or is
-            that of this machine and not of the mail server; and the queue does not show it either.
+            Postfix since then but warnings, shows the Message-ID without saying whether the mail was accepted, shows a
+            delivery to its recipient and not the Message-ID of that mail, or is that of this machine and not of the
+            mail server; and the queue does not show it either.
     """
     settings = mail_settings()
     try:
@@ -54,13 +56,16 @@ async def find_in_mail_log(mail: Mail, question: LookupContext) -> Accepted | No
         return await ask_log(mail, question)
     except LogUnusable:
         with suppress(QueueUnusable):
-            if found := await ask_queue(mail, question):
+            if found := (await ask_queue(mail, question)).receipt:
                 return found
         raise
 
 
-async def ask_log(mail: Mail, question: LookupContext) -> Accepted | None:
+async def ask_log(mail: Mail, question: LookupContext, unread: Set[str] = frozenset()) -> Accepted | None:
     """The record of the mail in the log at `PERDURE_MAIL_LOG`.
+
+    Args:
+        unread: as `search`.
 
     Raises:
         LogUnusable: as `find_in_mail_log`.
@@ -69,24 +74,29 @@ async def ask_log(mail: Mail, question: LookupContext) -> Accepted | None:
     zone = ZoneInfo(settings.log_zone) if settings.log_zone else None
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(search, settings.log, sought, zone, stop)
+        return await asyncio.to_thread(search, settings.log, sought, zone, stop, unread)
     finally:
         stop.set()  # a thread can't be cancelled; it looks here
 
 
 def search(
-    log: Path, sought: Sought, zone: ZoneInfo | None = None, stop: threading.Event | None = None
+    log: Path,
+    sought: Sought,
+    zone: ZoneInfo | None = None,
+    stop: threading.Event | None = None,
+    unread: Set[str] = frozenset(),
 ) -> Accepted | None:
     """The record of a mail in `log` and its rotated parts.
 
     Args:
         zone: of time stamps that name none; None = this machine's.
         stop: when set, the search ends soon.
+        unread: queue ids of mails that may be it, unless the log shows the Message-ID of each.
     """
     found = Log.since_moment(log, sought.since)
     stop = stop or threading.Event()
     traces = _Traces(sought, zone)
-    named = {_queue_id(line) for token in sought.tokens for line in _lines_with(found.parts, token, stop)}
+    named = {_queued(line)[0] for token in sought.tokens for line in _lines_with(found.parts, token, stop)}
     if queue_ids := {each for each in named if each is not None}:
         for part, line in _lines_about(found.parts, queue_ids, stop):
             traces.read(line, part.written)
@@ -96,6 +106,7 @@ def search(
             raise LogUnusable(f"the log {log} has its Message-ID in a line that is not of Postfix's usual form")
         found.check_complete(zone)
         _check_in_use(found, zone)
+        _check_named(found, sought, zone, stop, unread)
     return receipt
 
 
@@ -120,11 +131,52 @@ def _check_in_use(log: Log, zone: ZoneInfo | None) -> None:
     )
 
 
-def _queue_id(line: bytes) -> bytes | None:
-    """The queue id that a line is about; None if it is not a line that can be read."""
+def _check_named(log: Log, sought: Sought, zone: ZoneInfo | None, stop: threading.Event, unread: Set[str]) -> None:
+    """Return if the log shows the Message-ID of each mail that went to the same recipient since the first attempt.
+
+    Postfix's log daemon loses the last lines when Postfix stops, and syslog those of the seconds before a crash of the
+    machine. The mail is delivered all the same, if not before then after the next start, and its line with the
+    Message-ID is missing.
+
+    Raises:
+        LogUnusable: if not.
+    """
+    nameless = {each.encode() for each in unread}
+    for part, line in _lines_to(log.parts, sought.recipient, stop):
+        queue_id, rest = _queued(line)
+        if queue_id is not None and rest.startswith(b"to=<"):  # a delivery, and no client that was refused
+            at, delay = stamp_of(line, part.written, zone), _DELAY.search(rest)
+            if at is None or delay is None or at - timedelta(seconds=float(delay[1])) >= sought.earliest:
+                nameless.add(queue_id)
+    if nameless:
+        for _, line in _lines_about(log.parts, nameless, stop):
+            queue_id, rest = _queued(line)
+            if queue_id is not None and rest.startswith(b"message-id="):
+                nameless.discard(queue_id)
+    if nameless:
+        raise LogUnusable(
+            f"{min(nameless).decode()} is a mail to the same recipient, and the log {log.live} does not have the line "
+            "with its Message-ID, or not yet: look at that mail, and resolve the doubt by hand"
+        )
+
+
+def _lines_to(
+    parts: tuple[LogFile, ...], recipient: str | None, stop: threading.Event
+) -> Iterator[tuple[LogFile, bytes]]:
+    """The lines about deliveries to that recipient; none if the log may spell it in another way."""
+    if recipient is None:
+        return
+    needle = b"to=<" + recipient.encode() + b">"
+    for part, block in _blocks(parts, stop):
+        if needle in block.lower():
+            yield from ((part, line) for line in block.split(b"\n") if needle in line.lower())
+
+
+def _queued(line: bytes) -> tuple[bytes | None, bytes]:
+    """The queue id that a line is about, and what it says; None if it is not a line that can be read."""
     parsed = _LINE.fullmatch(line)
     queued = parsed and _QUEUED.fullmatch(parsed["text"])
-    return queued["queue_id"] if queued else None
+    return (queued["queue_id"], queued["rest"]) if queued else (None, b"")
 
 
 def _lines_with(parts: tuple[LogFile, ...], token: str, stop: threading.Event) -> Iterator[bytes]:

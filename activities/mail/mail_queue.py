@@ -3,8 +3,8 @@
 Sender and time must fit as well: else neither a hit nor a miss can be believed.
 
 Mail that was piped to `sendmail` lies in the folder `maildrop` until Postfix picks it up. While Postfix is
-stopped it is in no log; only the queue holds it. Only root may read queue files; without that, a mail to the
-same recipient that waits there leaves the question open.
+stopped it is in no log; only the queue holds it. Only root may read queue files: of a mail to the same recipient
+that can't be read, the log must show which one it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -32,23 +33,36 @@ _FATES = {"hold": "held", "deferred": "deferred"}
 
 
 class QueueUnusable(PerdureError):
-    """The queue gives no answer: it cannot be listed, or its files cannot be read."""
+    """The queue gives no answer: it cannot be listed."""
 
 
-async def ask_queue(mail: Mail, question: LookupContext) -> Accepted | None:
-    """The receipt of a mail that the queue holds; None if it holds none with the question's Message-ID.
+class QueueAnswer(NamedTuple):
+    """What the queue shows of a mail.
+
+    Attributes:
+        receipt: of the mail, if the queue holds it.
+        unread: queue ids of mails to the same recipient that can't be read, or were gone when they were to be read.
+            Each may be the mail, until a log shows the Message-ID of that one.
+    """
+
+    receipt: Accepted | None
+    unread: frozenset[str] = frozenset()
+
+
+async def ask_queue(mail: Mail, question: LookupContext) -> QueueAnswer:
+    """Search the queue for the mail with the question's Message-ID.
 
     Raises:
-        QueueUnusable: if it can't be listed, or a mail to the same recipient waits in `maildrop` and can't be read, or
-            one with its Message-ID has another sender.
+        QueueUnusable: if it can't be listed, or a mail with its Message-ID has another sender.
         NotDone: there is no secret to make its Message-ID with.
     """
     command, sought = shlex.split(mail_settings().postqueue), Sought.by(mail, question)
-    unread = False
+    unread: set[str] = set()
     for entry in await _listed(command, mail.recipient):
         header = await _header(command, entry.queue_id)
         if header is None:
-            unread |= entry.queue_name == _MAILDROP  # the mails of other folders are in the log too
+            if entry.arrived_at >= sought.earliest:
+                unread.add(entry.queue_id)
         elif sought.is_named_by(header):
             if not entry.may_be(sought):
                 raise QueueUnusable(
@@ -56,10 +70,8 @@ async def ask_queue(mail: Mail, question: LookupContext) -> Accepted | None:
                 )
             # Once Postfix has picked it up it has another name, and only that one is in the log.
             name = "" if entry.queue_name == _MAILDROP else entry.queue_id
-            return Accepted(queue_id=name, delivery=_FATES.get(entry.queue_name, "queued"))
-    if unread:
-        raise QueueUnusable("a mail to the same recipient waits in maildrop, and only root may read which one it is")
-    return None
+            return QueueAnswer(Accepted(queue_id=name, delivery=_FATES.get(entry.queue_name, "queued")))
+    return QueueAnswer(None, frozenset(unread))
 
 
 class _Address(BaseModel):
@@ -75,10 +87,13 @@ class _Entry(BaseModel):
     arrival_time: int
     recipients: list[_Address] = []
 
+    @property
+    def arrived_at(self) -> datetime:
+        return datetime.fromtimestamp(self.arrival_time, UTC)
+
     def may_be(self, sought: Sought) -> bool:
         """Whether sender and time are those of the mail."""
-        at = datetime.fromtimestamp(self.arrival_time, UTC)
-        return sought.may_be(sender=comparable(self.sender), recipients=set(), at=at)
+        return sought.may_be(sender=comparable(self.sender), recipients=set(), at=self.arrived_at)
 
     def may_go_to(self, recipient: str) -> bool:
         """Whether that is one of its recipients. The list has its own spelling for non-ASCII addresses."""

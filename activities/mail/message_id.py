@@ -92,6 +92,11 @@ class Sought:
         """
         return cls(tokens_of(question.key), question.first_at, comparable(mail.sender), comparable(mail.recipient))
 
+    @property
+    def earliest(self) -> datetime:
+        """Any mail from before this time is another one, also if a clock is wrong."""
+        return self.since - CLOCKS
+
     def is_named_by(self, header: bytes) -> bool:
         """Whether the one `Message-ID:` of a header is its own."""
         found = BytesHeaderParser(policy=compat32).parsebytes(header).get_all("Message-ID", [])
@@ -102,7 +107,7 @@ class Sought:
         return not (
             (None not in (sender, self.sender) and sender != self.sender)
             or (recipients and self.recipient is not None and self.recipient not in recipients)
-            or (at is not None and at < self.since - CLOCKS)
+            or (at is not None and at < self.earliest)
         )
 
 

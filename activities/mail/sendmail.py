@@ -20,7 +20,7 @@ from typing import IO
 from activities.mail.contracts.mail import Accepted, Mail
 from activities.mail.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL
 from activities.mail.mail_log import ask_log
-from activities.mail.mail_queue import QueueUnusable, ask_queue
+from activities.mail.mail_queue import QueueAnswer, QueueUnusable, ask_queue
 from activities.mail.message import message_bytes, wire_address
 from activities.mail.settings import mail_settings
 from activities.mail.smtp_outcomes import OURS_PAUSE, masked, outcome
@@ -72,13 +72,12 @@ async def find_sent_mail(mail: Mail, question: LookupContext) -> Accepted | None
         LogUnusable, QueueUnusable: if one of them can't answer and the other does not show the mail.
     """
     # The queue first: a mail that leaves it meanwhile is in the log by then. In the other order, both could miss it.
-    unanswered: QueueUnusable | None = None
+    waiting, unanswered = QueueAnswer(None), None
     try:
-        if waiting := await ask_queue(mail, question):
-            return waiting
+        waiting = await ask_queue(mail, question)
     except QueueUnusable as error:
         unanswered = error
-    found = await ask_log(mail, question)
+    found = waiting.receipt or await ask_log(mail, question, waiting.unread)
     if found is None and unanswered is not None:
         raise unanswered
     return found

@@ -1,15 +1,17 @@
-"""What the tests of mailings stand on: rows committed with their starts, workers that are forked and killed."""
+"""What the tests of mailings stand on: rows committed with their starts, workers that are forked and killed, mails."""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from activities.mail.contracts.sendmail import Kind, Letter
+from infra.postfix import Postfix
 from perdure._store.schema import Connection
 from perdure.contracts.keys import Entity, Key
 from perdure.testing.crashing.case import exited, preload
@@ -101,3 +103,11 @@ def letter(kind: Kind, recipient: str, body: str = "Hello\n") -> Letter:
 def message_id(number: int) -> str:
     """Of the mail that the row with this id became."""
     return f"<{token_of(Key.of(Entity('mailing', str(number)), 'sendmail'))}@inbox.example>"
+
+
+def send(postfix: Postfix, sender: str, recipient: str, headers: dict[str, str], body: str = "Hello\n") -> None:
+    """Hand a mail over as any user of the machine can."""
+    program = postfix.environment["PERDURE_MAIL_SENDMAIL"].split()[0]
+    content = "".join(f"{name}: {value}\n" for name, value in headers.items()) + "\n" + body
+    config = str(Path(postfix.environment["MAIL_CONFIG"]))
+    subprocess.run([program, "-C", config, "-i", "-f", sender, recipient], input=content.encode(), check=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,8 @@ from activities.mail.contracts.sendmail import Kind
 from infra.needs import is_needed
 from infra.postfix import DOMAIN, Postfix, why_no_postfix
 from perdure.errors import AlreadyFinished, NotNow
-from tests.applications.mail.mailings import TABLE, Workers, commit, letter, message_id
+from tests.applications.mail.mailings import TABLE, Workers, commit, letter, message_id, send
+from tests.deadline import until
 from tests.world import World
 
 MAILS, KILLS = 200, 10
@@ -32,7 +35,7 @@ TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_VISIBILITY_DELAY": "1"}
 def postfix() -> Iterator[Postfix]:
     if missing := why_no_postfix():
         pytest.fail(missing) if is_needed("postfix") else pytest.skip(missing)
-    with Postfix(["news", *READERS]) as server:
+    with Postfix(["news", "twice", *READERS]) as server:
         yield server
 
 
@@ -65,9 +68,9 @@ async def test_ten_killed_workers_a_stopped_postfix_and_a_rotated_log_leave_each
     await world.until(lambda: _all_processed(world), "each mail processed")
     await world.until(postfix.is_empty, "an empty queue")
 
-    delivered = postfix.delivered()
+    handed_over = postfix.handed_over()
     copies = {
-        kind: [delivered[each.recipient.partition("@")[0]] for number, each in rows.items() if each.kind is kind]
+        kind: [handed_over[each.recipient.partition("@")[0]] for number, each in rows.items() if each.kind is kind]
         for kind in Kind
     }
     expected = {
@@ -88,6 +91,24 @@ async def test_ten_killed_workers_a_stopped_postfix_and_a_rotated_log_leave_each
     assert told["at_least_once"][0] == 0
 
 
+async def test_a_mail_that_postfix_itself_delivers_twice_was_handed_over_once(postfix: Postfix) -> None:
+    """A mail that is still in `maildrop` when it is picked up: Postfix was stopped before it could remove it there."""
+    postfix.stop()
+    maildrop, inbox = postfix.folder / "queue" / "maildrop", postfix.folder / "mail" / "twice" / "new"
+    for name in ("picked-up", "twice", "twice"):
+        for earlier in maildrop.iterdir():
+            at = earlier.stat().st_mtime - 60
+            os.utime(earlier, (at, at))
+        header = {"Message-ID": f"<{name}@{DOMAIN}>"}
+        await asyncio.to_thread(send, postfix, f"news@{DOMAIN}", f"twice@{DOMAIN}", header)
+    [picked_up] = [each for each in maildrop.iterdir() if b"picked-up" in each.read_bytes()]
+    still_there = shutil.copy2(picked_up, f"{picked_up}0")
+    shutil.chown(still_there, picked_up.owner(), picked_up.group())
+    postfix.start()
+    await until(lambda: inbox.exists() and len([*inbox.iterdir()]) == 4, "four deliveries")
+    assert postfix.handed_over()["twice"] == {f"<picked-up@{DOMAIN}>": 1, f"<twice@{DOMAIN}>": 2}
+
+
 async def test_a_mail_that_was_taken_while_postfix_is_stopped_is_found_in_its_queue_and_not_sent_again(
     world: World, postfix: Postfix, workers: Workers
 ) -> None:
@@ -100,8 +121,8 @@ async def test_a_mail_that_was_taken_while_postfix_is_stopped_is_found_in_its_qu
     assert await world.ended("mailing", number) == "processed"
     assert await _receipt(world, number) == Accepted(queue_id="", delivery="queued")
     postfix.start()
-    await world.until(lambda: message_id(number) in postfix.delivered()["reader-0"], "its delivery")
-    assert postfix.delivered()["reader-0"][message_id(number)] == 1
+    await world.until(lambda: message_id(number) in postfix.handed_over()["reader-0"], "its delivery")
+    assert postfix.handed_over()["reader-0"][message_id(number)] == 1
 
 
 async def test_a_recipient_without_a_mailbox_is_processed_and_its_sender_gets_the_bounce(
@@ -112,10 +133,10 @@ async def test_a_recipient_without_a_mailbox_is_processed_and_its_sender_gets_th
     statements = statements.replace("billing@shop.example", f"news@{DOMAIN}").replace("reader.example", DOMAIN)
     await world.db.execute(statements)
     number = await world.db.fetchval("select id from mailing")
-    before = postfix.delivered()["news"].total()
+    before = postfix.handed_over()["news"].total()
     await workers.start(**postfix.environment)
     assert await world.ended("mailing", number) == "processed"
-    await world.until(lambda: postfix.delivered()["news"].total() == before + 1, "the bounce")
+    await world.until(lambda: postfix.handed_over()["news"].total() == before + 1, "the bounce")
 
 
 async def test_a_forbidden_sender_and_a_full_queue_are_tried_again_until_the_queue_accepts(
@@ -137,7 +158,7 @@ async def test_a_forbidden_sender_and_a_full_queue_are_tried_again_until_the_que
         assert await world.ended("mailing", number) == "processed"
     copies = {message_id(number): 1 for number in rows}
     await world.until(postfix.is_empty, "an empty queue")
-    assert {each: postfix.delivered()["reader-1"][each] for each in copies} == copies
+    assert {each: postfix.handed_over()["reader-1"][each] for each in copies} == copies
 
 
 async def _turned_away(world: World, why: str) -> bool:

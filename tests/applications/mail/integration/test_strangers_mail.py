@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from activities.mail.contracts.mail import Accepted, Mail
 from activities.mail.contracts.sendmail import Kind
 from activities.mail.log_files import LogUnusable
 from activities.mail.mail_log import find_in_mail_log
-from activities.mail.mail_queue import QueueUnusable, ask_queue
+from activities.mail.mail_queue import QueueAnswer, QueueUnusable, ask_queue
 from activities.mail.message_id import CLOCKS
 from activities.mail.sendmail import find_sent_mail
 from activities.mail.settings import mail_settings
@@ -28,7 +27,7 @@ from infra.needs import is_needed
 from infra.postfix import DOMAIN, Postfix, why_no_postfix
 from perdure import LookupContext
 from perdure.contracts.keys import Entity, Key
-from tests.applications.mail.mailings import TABLE, Workers, commit, letter
+from tests.applications.mail.mailings import TABLE, Workers, commit, letter, send
 from tests.mail_secret import MAIL_SECRET, token_of
 from tests.world import World
 
@@ -42,7 +41,7 @@ DIES = "sh -c 'cat >/dev/null; kill -9 $$' sendmail"
 def postfix() -> Iterator[Postfix]:
     if missing := why_no_postfix():
         pytest.fail(missing) if is_needed("postfix") else pytest.skip(missing)
-    with Postfix(["news", "reader", "stranger"]) as server:
+    with Postfix(["news", "reader", "stranger", "lost"]) as server:
         yield server
 
 
@@ -63,15 +62,15 @@ async def test_an_invoice_in_doubt_is_sent_though_a_stranger_has_sent_a_mail_tha
     guessed = Key.of(Entity("mailing", str(number)), "sendmail").token
     forged = {"From": NEWS, "To": READER, "Message-ID": f"<{guessed}@{DOMAIN}>"}
     await asyncio.to_thread(send, postfix, NEWS, READER, forged)
-    await world.until(lambda: f"<{guessed}@{DOMAIN}>" in postfix.delivered()["reader"], "the stranger's mail")
+    await world.until(lambda: f"<{guessed}@{DOMAIN}>" in postfix.handed_over()["reader"], "the stranger's mail")
     first = await workers.start(**{**environment, "PERDURE_MAIL_SENDMAIL": DIES})
     await world.until(partial(_in_doubt, world), "the mail in doubt")
     await workers.kill(first)
-    before = postfix.delivered()["reader"].total()
+    before = postfix.handed_over()["reader"].total()
     await workers.start(**environment)
     assert await world.ended("mailing", number) == "processed"
     await world.until(postfix.is_empty, "an empty queue")
-    assert postfix.delivered()["reader"].total() == before + 1, "the invoice was never sent"
+    assert postfix.handed_over()["reader"].total() == before + 1, "the invoice was never sent"
 
 
 @pytest.fixture
@@ -95,11 +94,12 @@ class Asking:
 
     async def found(self, **other: Any) -> list[object]:
         """What each look-up answers: a receipt, None for a certain miss, or the kind of error that says neither."""
-        mail = Mail(sender=NEWS, recipient=READER, subject="News", body="Hello\n")
+        mail = Mail(sender=NEWS, recipient=other.get("recipient", READER), subject="News", body="Hello\n")
         given: list[object] = []
         for look_up in (find_sent_mail, find_in_mail_log, ask_queue):
             try:
-                given.append(await look_up(mail, LookupContext(self.key, other.get("first_at", self.first_at))))
+                answer = await look_up(mail, LookupContext(self.key, other.get("first_at", self.first_at)))
+                given.append(answer.receipt if isinstance(answer, QueueAnswer) else answer)
             except (LogUnusable, QueueUnusable) as error:
                 given.append(type(error))
         return given
@@ -194,6 +194,30 @@ async def test_a_mail_from_long_before_the_first_attempt_leaves_the_question_to_
     assert not [each for each in await asking.found(first_at=later) if isinstance(each, Accepted)]
 
 
+async def test_a_mail_whose_message_id_the_log_has_lost_leaves_the_question_to_a_person(
+    world: World, postfix: Postfix, asking: Asking
+) -> None:
+    """Postfix is stopped when it has picked the mail up, and before its own log daemon has written that."""
+    headers = {"From": NEWS, "To": f"lost@{DOMAIN}", "Message-ID": f"<{token_of(asking.key)}@{DOMAIN}>"}
+    [master] = [each for each in psutil.Process().children(recursive=True) if each.name() == "master"]
+    behind = [each for each in master.children() if each.name() in ("postlogd", "qmgr")]
+    for each in behind:
+        each.suspend()
+    await asyncio.to_thread(send, postfix, NEWS, f"lost@{DOMAIN}", headers)
+    await world.until(lambda: not any((postfix.folder / "queue" / "maildrop").iterdir()), "its pick-up")
+    stopping = asyncio.create_task(asyncio.to_thread(postfix.stop))
+    await world.until(lambda: not master.is_running(), "the end of Postfix")
+    for each in behind:
+        each.resume()
+    await stopping
+    postfix.start()
+    await world.until(lambda: postfix.handed_over()["lost"].total() == 1 and postfix.is_empty(), "its delivery")
+    await world.until(lambda: f"to=<lost@{DOMAIN}>" in postfix.log.read_text(), "a log with its delivery")
+    assert headers["Message-ID"] not in postfix.log.read_text()
+    assert await asking.found(recipient=f"lost@{DOMAIN}") == [LogUnusable, LogUnusable, None]
+    assert await asking.found() == NEVER_SENT
+
+
 async def test_a_mail_that_was_sent_before_the_secret_was_changed_is_found(
     world: World, postfix: Postfix, asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,11 +243,3 @@ async def handled(world: World, postfix: Postfix, headers: dict[str, str]) -> No
 
 async def _in_doubt(world: World) -> bool:
     return bool(await world.db.fetchval("select exists (select from perdure.effect where status = 'in_doubt')"))
-
-
-def send(postfix: Postfix, sender: str, recipient: str, headers: dict[str, str], body: str = "Hello\n") -> None:
-    """Hand a mail over as any user of the machine can."""
-    program = postfix.environment["PERDURE_MAIL_SENDMAIL"].split()[0]
-    content = "".join(f"{name}: {value}\n" for name, value in headers.items()) + "\n" + body
-    config = str(Path(postfix.environment["MAIL_CONFIG"]))
-    subprocess.run([program, "-C", config, "-i", "-f", sender, recipient], input=content.encode(), check=True)

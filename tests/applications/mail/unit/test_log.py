@@ -7,6 +7,7 @@ import hashlib
 import os
 import threading
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -201,6 +202,43 @@ def test_a_mail_with_our_message_id_and_another_envelope_is_neither_a_hit_nor_a_
     else:
         with pytest.raises(LogUnusable, match="6A4CC has its Message-ID, and another sender, recipient or time"):
             search(log, exact)
+
+
+@pytest.mark.parametrize(
+    "delivery",
+    [
+        "virtual[3]: 6A4CC: to=<user@sent.example>, relay=virtual, delay=0.06, dsn=2.0.0, status=sent (delivered)",
+        "smtp[3]: 6A4CC: to=<User@Sent.example>, relay=none, delay=3599, dsn=4.4.1, status=deferred (timed out)",
+        "local[3]: 6A4CC: to=<box@app.example>, orig_to=<user@sent.example>, delay=0, dsn=2.0.0, status=sent (ok)",
+        "smtp[3]: 6A4CC: to=<user@sent.example>, status=sent (a form without a delay)",
+    ],
+)
+def test_a_delivery_to_the_recipient_whose_message_id_is_missing_is_neither_a_hit_nor_a_miss(
+    tmp_path: Path, delivery: str
+) -> None:
+    """A log loses lines in a crash, when Postfix's own log daemon is stopped, and above the rate limit of a syslog."""
+    exact = Sought((token("x"),), T0, "news@app.example", "user@sent.example")
+    qmgr = "qmgr[2]: 6A4CC: from=<news@app.example>, size=352, nrcpt=1 (queue active)"
+    with pytest.raises(
+        LogUnusable, match=r"6A4CC is a mail to the same recipient, and the log .* does not have the line"
+    ):
+        search(lines(tmp_path, qmgr, delivery), exact)
+    other = f"cleanup[8]: 6A4CC: message-id=<{token('y')}@app.example>"
+    assert search(lines(tmp_path, other, qmgr, delivery), exact) is None
+    assert search(lines(tmp_path, qmgr, delivery), replace(exact, recipient="jo@sent.example")) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "smtp[3]: 6A4CC: to=<user@sent.example>, relay=none, delay=3602, dsn=2.0.0, status=sent (older than an hour)",
+        "cleanup[8]: 6A4CC: milter-reject: DATA from a[192.0.2.1]: 5.7.1 no; from=<a@b.example> to=<user@sent.example>",
+        "smtpd[7]: NOQUEUE: reject: RCPT from a[192.0.2.1]: 554 no; from=<a@b.example> to=<user@sent.example>",
+    ],
+)
+def test_an_older_mail_to_the_recipient_and_one_that_was_refused_are_no_doubt(tmp_path: Path, line: str) -> None:
+    exact = Sought((token("x"),), T0, "news@app.example", "user@sent.example")
+    assert search(lines(tmp_path, f"smtpd[7]: {GOODBYE}", line), exact) is None
 
 
 def test_a_mail_that_expired_in_the_queue_was_taken(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from activities.mail.contracts.mail import Accepted
 from activities.mail.log_files import LogUnusable
 from activities.mail.mail_log import find_in_mail_log, search
 from activities.mail.mail_queue import QueueUnusable, ask_queue
-from activities.mail.message_id import Sought
+from activities.mail.message_id import CLOCKS, Sought
 from activities.mail.sendmail import find_sent_mail
 from perdure import LookupContext
 from tests.applications.mail.fixtures import LETTER, attempt, settings
@@ -25,6 +25,7 @@ from tests.mail_secret import token_of
 PIPED = Path(__file__).parents[1] / "logs" / "postfix_piped.txt"
 BEGUN = datetime(2026, 11, 21, 16, 5, 26, tzinfo=UTC)
 HERE = LETTER.recipient
+STARTED = "Nov 21 16:05:20 mx postfix/master[1]: daemon started\n"
 
 
 def token(name: str) -> str:
@@ -82,7 +83,7 @@ def queue(
     folder: Path,
     *entries: dict[str, str],
     status: int = 0,
-    log: str = "Nov 21 16:05:20 mx postfix/master[1]: daemon started\n",
+    log: str = STARTED,
     readable: bool = True,
     meanwhile: str = "",
 ) -> Iterator[None]:
@@ -118,6 +119,11 @@ def piped_as(question: LookupContext) -> str:
     return text.replace("n@inbox.example", LETTER.sender).replace("joe1@inbox.example", LETTER.recipient)
 
 
+def named(queue_id: str, token: str) -> str:
+    """A line with the Message-ID of a mail, after the first attempt."""
+    return f"Nov 21 16:05:27 mx postfix/cleanup[8]: {queue_id}: message-id=<{token}@app.example>\n"
+
+
 def asked() -> LookupContext:
     return LookupContext(attempt().key, BEGUN)
 
@@ -137,7 +143,7 @@ async def test_a_mail_in_the_queue_is_found(tmp_path: Path, folder: str, name: s
     entry = {"queue": folder, "id": "4Q", "to": HERE.upper(), "key": token_of(question.key)}
     mail = LETTER.model_copy(update={"recipient": HERE.title()})
     with queue(tmp_path, {"queue": folder, "id": "4P", "to": HERE, "key": "other"}, entry):
-        assert await ask_queue(mail, question) == Accepted(queue_id=name, delivery=delivery)
+        assert (await ask_queue(mail, question)).receipt == Accepted(queue_id=name, delivery=delivery)
         assert await find_sent_mail(mail, question) == Accepted(queue_id=name, delivery=delivery)
 
 
@@ -148,15 +154,28 @@ async def test_mails_of_others_in_the_queue_are_not_read_and_are_a_miss(tmp_path
         assert await find_sent_mail(LETTER, question) is None
 
 
-async def test_a_mail_to_the_same_recipient_that_may_not_be_read_leaves_the_question_open(tmp_path: Path) -> None:
-    entry = {"queue": "maildrop", "id": "4Q", "to": HERE, "key": "any"}
-    with queue(tmp_path, entry, readable=False), pytest.raises(QueueUnusable, match="only root may read"):
+@pytest.mark.parametrize("folder", ["maildrop", "incoming", "active", "deferred", "hold"])
+async def test_a_mail_to_the_same_recipient_that_may_not_be_read_leaves_the_question_open(
+    tmp_path: Path, folder: str
+) -> None:
+    entry = {"queue": folder, "id": "4Q4Q4Q", "to": HERE, "key": "any"}
+    with queue(tmp_path, entry, readable=False), pytest.raises(LogUnusable, match="4Q4Q4Q is a mail to the same recip"):
         await find_sent_mail(LETTER, asked())
 
 
-async def test_a_mail_past_maildrop_that_cannot_be_read_is_left_to_the_log(tmp_path: Path) -> None:
-    with queue(tmp_path, {"queue": "deferred", "id": "4Q", "to": HERE, "key": "any"}, readable=False):
+async def test_a_mail_to_the_same_recipient_that_may_not_be_read_is_another_one_if_the_log_shows_that(
+    tmp_path: Path,
+) -> None:
+    entry = {"queue": "deferred", "id": "4Q4Q4Q", "to": HERE, "key": "any"}
+    with queue(tmp_path, entry, log=STARTED + named("4Q4Q4Q", "any"), readable=False):
         assert await find_sent_mail(LETTER, asked()) is None
+
+
+async def test_a_mail_to_the_same_recipient_from_long_before_the_first_attempt_is_another_one(tmp_path: Path) -> None:
+    entry = {"queue": "deferred", "id": "4Q4Q4Q", "to": HERE, "key": "any"}
+    later = LookupContext(attempt().key, BEGUN + CLOCKS + timedelta(seconds=1))
+    with queue(tmp_path, entry, log=STARTED + named("4P4P4P", "other"), readable=False):
+        assert await find_sent_mail(LETTER, later) is None
 
 
 async def test_a_queue_that_can_not_be_listed_gives_no_miss(tmp_path: Path) -> None:
@@ -193,7 +212,7 @@ async def test_no_postqueue_gives_no_miss_and_names_the_setting(tmp_path: Path) 
 
 async def test_a_mail_sent_by_smtp_of_which_the_log_has_lost_the_end_is_found_in_the_queue(tmp_path: Path) -> None:
     question = asked()
-    half = f"Nov 21 16:05:27 mx postfix/cleanup[8]: 4Q4Q4Q: message-id=<{token_of(question.key)}@app.example>\n"
+    half = named("4Q4Q4Q", token_of(question.key))
     with queue(tmp_path, {"queue": "deferred", "id": "4Q4Q4Q", "to": HERE, "key": token_of(question.key)}, log=half):
         assert await find_in_mail_log(LETTER, question) == Accepted(queue_id="4Q4Q4Q", delivery="deferred")
     with queue(tmp_path, log=half), pytest.raises(LogUnusable, match="does not show yet"):
