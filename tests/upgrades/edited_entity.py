@@ -18,7 +18,8 @@ from perdure import App, Client, PerdurePlugin, Settings
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.terms import all_terms
 from perdure._worker.worker import new_worker
-from perdure.errors import DeclarationError
+from perdure._workflow.reading import LOOK
+from perdure.errors import AlreadyFinished, DeclarationError, NotNow
 from tests.deadline import in_time
 from tests.upgrades.editions import Editable, edition
 from tests.world import World
@@ -98,6 +99,18 @@ class EditedEntity:
             return (await self.client.status(self.lifecycle, entity_id)).attention is None
 
         await self.world.until(content, f"{entity_id} needs nobody")
+
+    async def looks_again(self) -> None:
+        """A person requests that a run that stands still looks again whether its code reads the record.
+
+        It also does so by itself, first after ten seconds: then its history shows that timer, and it needs no request.
+        """
+        try:
+            await self.client.retry(self.lifecycle, "a", by="ann", note="deployed")
+        except (NotNow, AlreadyFinished):
+            events = [event for history in await self.histories() for event in history.events]
+            looks = {each.event_id for each in events if LOOK in each.user_metadata.summary.data.decode()}
+            assert any(each.timer_fired_event_attributes.started_event_id in looks for each in events)
 
     async def doubt(self) -> None:
         """The other side does what it is asked next, and says nothing."""

@@ -305,7 +305,7 @@ async def test_a_doubt_about_an_effect_that_only_newer_code_declares_waits_for_t
         why = await entity.wants_a_person()
         assert why == "the effect of parcel/a/send-note can't be read: this code does not declare it"
     async with entity.worker(effects.WithAnother):
-        await entity.client.retry(PARCEL, "a", by="ann", note="deployed")
+        await entity.looks_again()
         await entity.wants_nobody()
         await entity.go()  # the new run has no snapshot of the first one
         assert "send-note is in doubt" in await entity.wants_a_person()
@@ -330,9 +330,8 @@ async def test_a_cancelled_import_of_an_effect_that_only_newer_code_declares_wai
             await entity.world.db.execute("select perdure.cancel('parcel', 'a', 'ann', 'not wanted')")
         await entity.wants("the effect of parcel/a/send-note can't be read: this code does not declare it")
     async with entity.worker(effects.WithAnother):
-        await entity.client.retry(PARCEL, "a", by="ann", note="deployed")
-        await entity.wants_nobody()
-        assert "send-note is in doubt" in await entity.wants_a_person()
+        await entity.looks_again()
+        await entity.wants("send-note is in doubt: imported while processing")
         await entity.client.resolve(PARCEL, "a", EffectStatus.ABANDONED, effect="send-note", by="ann", note="seen")
         assert await entity.end() == "cancelled"
     assert entity.other.accepted.total() == 0

@@ -65,7 +65,7 @@ async def test_an_input_that_only_later_code_can_read_waits_for_that_and_wants_a
         await entity.client.retry(LETTER, "a", by="ann", note="try")
         assert (await entity.world.asked(LETTER)).attention == "the input can't be read: colour: Field required"
     async with entity.worker(shapes.InputUpcast):
-        await entity.client.retry(LETTER, "a", by="ann", note="try")
+        await entity.looks_again()
         await entity.wants_nobody()
         await _tell(entity, "send")
         assert await entity.end() == "done"
@@ -142,7 +142,7 @@ async def test_a_snapshot_that_can_not_be_read_waits_for_code_that_can(entity: E
         await entity.client.retry(LETTER, "a", by="ann", note="try")
         assert (await entity.world.asked(LETTER)).attention is not None
     async with entity.worker(shapes.SnapshotWithDefault):
-        await entity.client.retry(LETTER, "a", by="ann", note="try")
+        await entity.looks_again()
         await entity.wants_nobody()
         assert await entity.world.query(LETTER, "a", "restored") == "renew"
         await _tell(entity, "send")
@@ -168,7 +168,7 @@ async def test_a_receipt_that_can_not_be_read_waits_for_code_that_can_and_nothin
         await entity.world.handle(LETTER, "a").signal("perdure-wake", "letter/a/send-letter")
         await entity.wants("the receipt of send-letter can't be read: stamp: Field required")
     async with entity.worker(shapes.ReceiptWithDefault):
-        await entity.client.retry(LETTER, "a", by="ann", note="try")
+        await entity.looks_again()
         assert await entity.end() == "done"
     assert entity.other.accepted.total() == 1
     assert await entity.failures() == 0

@@ -177,9 +177,9 @@ async def test_a_run_that_begins_in_a_state_that_is_gone_stands_still_until_the_
         await entity.new_run("doing", states.Walk)
         what = await entity.wants_a_person()
         assert what.startswith("the state can't be read: WalkRenamedInSilence: 'doing' is not one of its states")
+        assert (await world.asked("walk")).attention == what
     async with entity.worker(states.WalkRenamed):
-        assert (await world.asked("walk")).attention is not None
-        await entity.client.retry("walk", "a", by="ann", note="try")
+        await entity.looks_again()
         await entity.wants_nobody()
         await world.handle("walk", "a").signal("tell", "go")
         assert await entity.end() == "done"
