@@ -1,6 +1,7 @@
 """The status callbacks of the telephony server: signed as in the documentation, and late, twice or never as ordered.
 
-Source: twilio.com/docs/usage/security; .../messaging/guides/track-outbound-message-status; .../voice/api/call-resource.
+Source: twilio.com/docs/usage/security; .../usage/webhooks/webhooks-connection-overrides;
+.../messaging/guides/track-outbound-message-status; .../voice/api/call-resource.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
-from urllib.parse import urldefrag
+from urllib.parse import parse_qs, urldefrag
 
 import aiohttp
 from yarl import URL
@@ -35,18 +36,14 @@ class Reports:
         log: receives each callback.
         pace: seconds between two states.
         late: seconds by which a late callback is late.
-        repeats: how often a callback is repeated that was answered by 5xx, or not at all.
     """
 
-    def __init__(
-        self, token: str, orders: Orders, log: Callable[..., None], *, pace: float, late: float, repeats: int
-    ) -> None:
+    def __init__(self, token: str, orders: Orders, log: Callable[..., None], *, pace: float, late: float) -> None:
         self.pace = pace
         self.late = late
         self._token = token
         self._orders = orders
         self._log = log
-        self._repeats = repeats
         self._running = set[asyncio.Task[None]]()
 
     def begin(self, resource: Resource) -> None:
@@ -105,12 +102,14 @@ class Reports:
         await self._post(resource, status, code)
 
     async def _post(self, resource: Resource, status: str, code: int | None) -> None:
-        url = urldefrag(resource.form["StatusCallback"]).url
+        """Report it, and repeat that after 5xx, or no answer, as often as the fragment of the URL says (`#rc=5`)."""
+        url, wishes = urldefrag(resource.form["StatusCallback"])
+        repeats = int(parse_qs(wishes).get("rc", ["0"])[0])
         form = parameters(resource, status, code)
         headers = {"X-Twilio-Signature": signature(self._token, url, form), "I-Twilio-Idempotency-Token": resource.sid}
         outcome: int | str = "no answer"
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
-            for attempt in range(self._repeats + 1):
+            for attempt in range(repeats + 1):
                 try:
                     # As they stand: a URL that is spelt anew has another signature.
                     target = URL(url, encoded=True)
@@ -118,7 +117,7 @@ class Reports:
                         outcome = answer.status
                 except (aiohttp.ClientError, OSError, TimeoutError):
                     outcome = "no answer"
-                if (isinstance(outcome, int) and outcome < 500) or attempt == self._repeats:
+                if (isinstance(outcome, int) and outcome < 500) or attempt == repeats:
                     break
                 await asyncio.sleep(0.1 * 2**attempt)
         event = {"method": "POST", "url": url, "parameters": {name.lower(): value for name, value in form.items()}}

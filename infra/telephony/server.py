@@ -45,7 +45,6 @@ class TelephonyServer:
         pace: seconds between two states of what was accepted.
         silence: seconds of a delay.
         late: seconds by which a late callback is late.
-        repeats: how often a callback is repeated that was answered by 5xx, or not at all.
         lag: seconds after which what was accepted is in the lists.
         events_after: seconds after the end of a call from which its events are shown; 15 minutes at the real one.
 
@@ -66,7 +65,6 @@ class TelephonyServer:
         pace: float = 0.02,
         silence: float = 5.0,
         late: float = 1.0,
-        repeats: int = 0,
         lag: float = 0.0,
         events_after: float = 900.0,
     ) -> None:
@@ -77,7 +75,7 @@ class TelephonyServer:
         self.lines: list[dict[str, Any]] = []
         self.resources: dict[str, Resource] = {}
         self._file = None if log is None else log.open("a", buffering=1)
-        self.reports = Reports(token, self.orders, self._log, pace=pace, late=late, repeats=repeats)
+        self.reports = Reports(token, self.orders, self._log, pace=pace, late=late)
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -265,7 +263,6 @@ async def _serve(given: argparse.Namespace) -> None:
         pace=given.pace,
         silence=given.silence,
         late=given.late,
-        repeats=5,
         lag=given.lag,
         events_after=given.events_after,
     )

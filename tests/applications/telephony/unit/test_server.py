@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from twilio.rest import Client  # type: ignore[import-untyped]
 
 from infra.telephony.numbers import LANDLINE, NO_ANSWER
 from infra.telephony.server import ACCOUNT, TOKEN, Chance, Fault, Report, TelephonyServer, accepted_in
-from tests.pages import Pages
+from tests.pages import Pages, answers
 
 T = TypeVar("T")
 TO, SENDER = "+15552223333", "+15005550006"
@@ -104,14 +104,17 @@ async def test_it_errs_at_the_documented_numbers(server: TelephonyServer) -> Non
     assert (error.value.status, error.value.code) == (400, 21211)
 
 
-async def reported(server: TelephonyServer, *faults: Report | None, to: str = TO) -> list[str]:
-    """The states that a message's callbacks told, each of them signed."""
+async def reported(
+    server: TelephonyServer, *faults: Report | None, to: str = TO, fragment: str = "#rc=5", answered: Sequence[int] = ()
+) -> list[str]:
+    """The states that a message's callbacks told, each of them signed; the first of them are answered so."""
     pages = Pages()
+    pages.replies["/status"] = [answers({}, each) for each in (*answered, 200)]
     server.orders.order_reports(*faults)
     async with pages.serving():
         url = f"{pages.origin}/status?id=a%2Fb"
         await Library(server)(
-            lambda client: client.messages.create(to=to, from_=SENDER, body="hello", status_callback=url + "#rc=5")
+            lambda client: client.messages.create(to=to, from_=SENDER, body="hello", status_callback=url + fragment)
         )
         await server.reports.idle()
     validator = RequestValidator(TOKEN)
@@ -138,6 +141,21 @@ async def test_its_callbacks_are_signed_and_go_wrong_as_ordered(
 ) -> None:
     server.reports.late = 0.1
     assert await reported(server, *faults) == told
+
+
+@pytest.mark.parametrize(
+    ("fragment", "answered", "told"),
+    [
+        ("#rc=5&rp=ct,rt,5xx", (503, 500), ["sent", "sent", "sent", "delivered"]),
+        ("#rc=1", (503, 503), ["sent", "sent", "delivered"]),
+        ("#rc=5", (404,), ["sent", "delivered"]),
+        ("", (503,), ["sent", "delivered"]),
+    ],
+)
+async def test_it_repeats_a_callback_that_was_answered_by_5xx_as_often_as_its_url_says(
+    server: TelephonyServer, fragment: str, answered: Sequence[int], told: list[str]
+) -> None:
+    assert await reported(server, fragment=fragment, answered=answered) == told
 
 
 async def test_a_landline_is_reported_as_undelivered(server: TelephonyServer) -> None:
