@@ -11,7 +11,7 @@ import asyncio
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -96,7 +96,8 @@ def search(
     found = Log.since_moment(log, sought.since)
     stop = stop or threading.Event()
     traces = _Traces(sought, zone)
-    named = {_queued(line)[0] for token in sought.tokens for line in _lines_with(found.parts, token, stop)}
+    needles = [b"message-id=<" + token.encode() + b"@" for token in sought.tokens]
+    named = {_queued(line)[0] for needle in needles for _, line in _lines_with(found.parts, needle, stop)}
     if queue_ids := {each for each in named if each is not None}:
         for part, line in _lines_about(found.parts, queue_ids, stop):
             traces.read(line, part.written)
@@ -142,7 +143,10 @@ def _check_named(log: Log, sought: Sought, zone: ZoneInfo | None, stop: threadin
         LogUnusable: if not.
     """
     nameless = {each.encode() for each in unread}
-    for part, line in _lines_to(log.parts, sought.recipient, stop):
+    to_it: Iterable[tuple[LogFile, bytes]] = ()  # without a recipient, the log may spell it in another way
+    if sought.recipient is not None:
+        to_it = _lines_with(log.parts, b"to=<" + sought.recipient.encode() + b">", stop, bytes.lower)
+    for part, line in to_it:
         queue_id, rest = _queued(line)
         if queue_id is not None and rest.startswith(b"to=<"):  # a delivery, and no client that was refused
             at, delay = stamp_of(line, part.written, zone), _DELAY.search(rest)
@@ -160,18 +164,6 @@ def _check_named(log: Log, sought: Sought, zone: ZoneInfo | None, stop: threadin
         )
 
 
-def _lines_to(
-    parts: tuple[LogFile, ...], recipient: str | None, stop: threading.Event
-) -> Iterator[tuple[LogFile, bytes]]:
-    """The lines about deliveries to that recipient; none if the log may spell it in another way."""
-    if recipient is None:
-        return
-    needle = b"to=<" + recipient.encode() + b">"
-    for part, block in _blocks(parts, stop):
-        if needle in block.lower():
-            yield from ((part, line) for line in block.split(b"\n") if needle in line.lower())
-
-
 def _queued(line: bytes) -> tuple[bytes | None, bytes]:
     """The queue id that a line is about, and what it says; None if it is not a line that can be read."""
     parsed = _LINE.fullmatch(line)
@@ -179,11 +171,13 @@ def _queued(line: bytes) -> tuple[bytes | None, bytes]:
     return (queued["queue_id"], queued["rest"]) if queued else (None, b"")
 
 
-def _lines_with(parts: tuple[LogFile, ...], token: str, stop: threading.Event) -> Iterator[bytes]:
-    needle = b"message-id=<" + token.encode() + b"@"
-    for _, block in _blocks(parts, stop):
-        if needle in block:  # most of the log is passed over at memory speed
-            yield from (line for line in block.split(b"\n") if needle in line)
+def _lines_with(
+    parts: tuple[LogFile, ...], needle: bytes, stop: threading.Event, spelt: Callable[[bytes], bytes] = bytes
+) -> Iterator[tuple[LogFile, bytes]]:
+    """The lines that have `needle` when they are `spelt` like it."""
+    for part, block in _blocks(parts, stop):
+        if needle in spelt(block):  # most of the log is passed over at memory speed
+            yield from ((part, line) for line in block.split(b"\n") if needle in spelt(line))
 
 
 def _lines_about(

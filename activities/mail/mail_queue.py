@@ -33,7 +33,7 @@ _FATES = {"hold": "held", "deferred": "deferred"}
 
 
 class QueueUnusable(PerdureError):
-    """The queue gives no answer: it cannot be listed."""
+    """The queue gives no answer: it cannot be listed, or may hold a forged mail with the Message-ID."""
 
 
 class QueueAnswer(NamedTuple):
