@@ -23,6 +23,8 @@ from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Dedupe, Repeat
 from perdure.telemetry import metrics, names
 
+DONE_BEFORE = "perdure: a lost attempt of an effect that was done before is no progress"
+
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -222,7 +224,8 @@ class Attempts(Generic[In, Out]):
         begun = view.attempts > record.known.effect.attempts
         if moves.ended_in_then(view, standing):
             moves.show_then()
-            self.acted()
+            if not (record.performed_before and workflow.patched(DONE_BEFORE)):
+                self.acted()  # else the record is that of an earlier run, and the branch is not past its place yet
         elif (view.in_doubt or (begun and record.is_new)) and moves.is_ahead_of(standing):
             # The present record is a doubt, in place of a record that was lost together with the state. Or a lost
             # workflow task had entered the state, and this run has shown an earlier one since.
