@@ -224,8 +224,8 @@ class Attempts(Generic[In, Out]):
         begun = view.attempts > record.known.effect.attempts
         if moves.ended_in_then(view, standing):
             moves.show_then()
-            if not (record.performed_before and workflow.patched(DONE_BEFORE)):
-                self.acted()  # else the record is that of an earlier run, and the branch is not past its place yet
+            if not (record.may_be_done_before and workflow.patched(DONE_BEFORE)):
+                self.acted()  # else an earlier run may have gone on from there, and the branch is not past its place
         elif (view.in_doubt or (begun and record.is_new)) and moves.is_ahead_of(standing):
             # The present record is a doubt, in place of a record that was lost together with the state. Or a lost
             # workflow task had entered the state, and this run has shown an earlier one since.

@@ -124,15 +124,21 @@ class EffectRecord(Generic[In, Out]):
         return self._run.catching_up or self._first_slot in (self._run.effects.performed_before or ())
 
     @property
-    def performed_before(self) -> bool:
-        """Whether an earlier run has performed the effect to its end. After a retry it is performed anew."""
-        return self._run.requests.retry is None and self._first_slot in (self._run.effects.performed_before or ())
+    def may_be_done_before(self) -> bool:
+        """Whether a record that shows the effect as done may be that of an earlier run. After a retry the effect is
+        performed anew."""
+        run, earlier = self._run, self._run.effects.performed_before
+        if run.requests.retry is not None:
+            return False
+        return run.catching_up if earlier is None else self._first_slot in earlier
 
     @property
     def is_behind(self) -> bool:
         """Whether the previous run came further than this one. If the database has lost the record of an effect that an
-        earlier run performed to its end, the effect is settled again."""
-        return self._run.catching_up and self.performed_before
+        earlier run performed to its end, the effect is settled again. After a retry it is performed anew."""
+        run = self._run
+        repeats = run.catching_up and run.requests.retry is None
+        return repeats and self._first_slot in (run.effects.performed_before or ())
 
     @property
     def in_doubt(self) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from activities.comments.contracts import Comment
 from activities.mail.contracts.mail import SEND_MAIL, Accepted
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Expired
+from perdure.contracts.outcomes import Expired, GaveUp
 from perdure.errors import DeclarationError
 from perdure.testing import ExplorationFailed, ScenarioEnd, ScriptError, explore, server_watch
 from perdure.testing.exploring.authors import of_lifecycle
@@ -80,6 +80,23 @@ def test_an_effect_whose_receipt_did_not_fit_expires_once_the_database_has_lost_
     (end,) = world.observed.results["explored/1/scan/p1"]
     assert (type(end.end), end.in_doubt) == (Expired, True)
     assert end.at < 1 + 60
+
+
+def test_what_has_given_up_gives_up_again_in_a_recovered_run_whose_worker_is_lost_before_it() -> None:
+    steps = [["perform", "dedupe", "p1", {"then": "s1"}], ["perform", "escalate-limited", "p2", {}]]
+    given = Program(steps=[*steps, ["save"], ["until", 200]])
+    one = Scenario(
+        seed=1,
+        given=given,
+        calls={"escalate-limited": ["not done"]},
+        faults=(Fault("before the commit", 6, "kill", 35.0),),
+        events=(Event(30.0, "lose Temporal", 3.0),),
+        builds=(0, 0),
+    )
+    observed = of_random_lifecycles().world(one).observed
+    assert observed.workers_lost
+    assert observed.from_record
+    assert [type(each.end) for each in observed.results["explored/1/escalate-limited/p2"]] == [GaveUp, GaveUp]
 
 
 def test_the_branches_of_a_task_group_are_cancelled_in_the_same_order_each_time() -> None:
