@@ -115,15 +115,14 @@ class AttemptMoves:
         Args:
             answer: that of the database, which may know more.
         """
-        # Not before the answer: another attempt may have gone back meanwhile.
-        state, known = self.after(entered), self._run.today(answer.state)
+        known = self._run.today(answer.state)
         # A lost workflow task entered a later state. This run will enter that state too. If another branch has entered
         # a state meanwhile, that state holds.
         if known is not None and self._holds() and known in (self._before.state, self._shown):
             return known
         if answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             return self._run.state
-        return state
+        return self.after(entered)
 
     async def show_end(self, report: Report, state: str, *, stands: bool) -> None:
         """Show where the run is after an attempt that has reported, and write it again if that is necessary.
