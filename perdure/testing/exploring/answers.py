@@ -30,7 +30,7 @@ def watching(
     answered: Callable[[Performance[Any, Any], Answer], None],
     ends: Callable[[Write, Answers], None],
     begins: Callable[[Performance[Any, Any], bool], None] = lambda performance, again: None,
-    moves: Callable[[Answers], None] = lambda answers: None,
+    moves: Callable[[Write, Answers], None] = lambda write, answers: None,
 ) -> Iterator[None]:
     """Watch the workflows that run in this process.
 
@@ -56,7 +56,7 @@ def watching(
     def ordered(self: Any, **parts: Any) -> Write:
         write = order(self, **parts)
         if write.move is not None:
-            moves(returned.get(self._run, {}))
+            moves(write, returned.get(self._run, {}))
             if write.move.final:
                 ends(write, returned.get(self._run, {}))
         return write

@@ -88,8 +88,8 @@ class Evidence:
         newer_than_end: keys of the effects that it had on record by a later order than that of the end.
         histories_lost: whether Temporal has lost the history of a run.
         tasks_lost: whether a workflow task was lost.
-        performed_again: keys that the author's code has performed more than once; None = not known, or what the author
-            returned since the last record was lost with its history.
+        performed_again: keys that the author's code has performed more than once, or will again, because the end was
+            lost with its history; None = not known.
         workers_lost: whether a worker was killed, frozen or cut off.
         told_in_doubt: keys of effects of which the author's code was told that they are in doubt, before a state was
             ordered whose snapshot leads a later run past them. If a run continues from the record after that task was

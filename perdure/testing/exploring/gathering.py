@@ -37,7 +37,7 @@ def evidence_of(world: World, entity: Entity) -> Evidence:
         newer_than_end=observed.newer_than_end[entity],
         histories_lost=observed.histories_lost,
         tasks_lost=observed.tasks_lost,
-        performed_again=None if observed.histories_lost else observed.performed_again,
+        performed_again=observed.performed_again,
         workers_lost=observed.workers_lost,
         told_in_doubt=observed.told_in_doubt if observed.histories_lost or observed.from_record else (),
         sent=world.sent(entity),

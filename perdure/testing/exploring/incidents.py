@@ -87,12 +87,13 @@ class Incidents:
                 if is_open:
                     world.temporal.signal(workflow_id, MIRROR, "reconciliation")
             case "terminate":
-                world.observed.lose_histories()
+                world.observed.lose_history(row.entity, world.database.store.version(row.entity))
                 if is_open:
                     world.temporal.terminate(workflow_id)
                 world.loop.call_later(event.seconds, world.relay.recover)
             case "lose Temporal":
-                world.observed.lose_histories()
+                for each in world.database.rows.values():
+                    world.observed.lose_history(each.entity, world.database.store.version(each.entity))
                 world.temporal.lose_everything()
                 world.loop.call_later(event.seconds, world.relay.recover)
             case "evict":

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from perdure._wire.writes import Write
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.answers import Answer, Answers, with_those_at_the_end
+from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import PerformResult
 
 
@@ -19,7 +21,8 @@ class Observed:
         results: what `perform` returned, by key; more than once where a run was started from its top.
         ending: entities whose end a run has ordered, perhaps in a task that was lost.
         acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
-        performed_again: keys that a run has performed more than once, or that had ended before a retry.
+        performed_again: keys that a run has performed more than once, that had ended before a retry, or whose end was
+            lost with the history of a run.
         policies: doubt policies of performances that have one of their own, by key.
         expires_at: time after which no attempt begins, by key; None = the author's code has performed it without one.
         settled_by_person: keys of effects that a person has resolved, or a message has confirmed.
@@ -58,6 +61,9 @@ class Observed:
         """What `perform` had returned, by key, when a run ordered its end; by the version of that write."""
         self._ends: dict[Entity, int] = {}
         """The version of the write that ended each entity."""
+        self._answered: dict[tuple[Entity, int], set[str]] = {}
+        """Keys that a run had performed when it ordered a state, by the version of that write; where two tasks have
+        ordered the same version, those that both had performed."""
 
     def note_expiry(self, key: str, at: datetime | None) -> None:
         """Note that the author's code performs an effect that expires then; None = that does not."""
@@ -68,17 +74,20 @@ class Observed:
         """Note what `perform` has returned in a task that was committed."""
         self.results[key].append(PerformResult(end, at))
 
-    def note_ordered_end(self, entity: Entity, version: int, answers: Answers, at: float) -> None:
-        """Note that a run orders the end of an entity by the write of this version, and what `perform` had returned
-        until then. Two tasks in turn can order the same version, where Temporal's clock was put back between them."""
+    def note_ordered_end(self, write: Write, answers: Answers, at: float) -> None:
+        """Note that a run orders the end of an entity by this write, and what `perform` had returned until then. Two
+        tasks in turn can order the same version, where Temporal's clock was put back between them."""
+        entity = Entity(write.lifecycle, write.id, write.generation)
         self.ending.add(entity)
-        noted = self._results_at_end[entity, version]
+        noted = self._results_at_end[entity, write.version]
         for key, each in answers.items():
             noted[key] += [PerformResult(end, at) for end in each]
 
-    def note_told(self, answers: Answers) -> None:
-        """Note what `perform` had returned when a run ordered a state."""
+    def note_ordered_state(self, write: Write, answers: Answers) -> None:
+        """Note what `perform` had returned when a run ordered a state by this write."""
         self.told_in_doubt |= {key for key, each in answers.items() if PerformResult(each[-1], 0.0).in_doubt}
+        at = Entity(write.lifecycle, write.id, write.generation), write.version
+        self._answered[at] = {*answers} & self._answered.get(at, {*answers})
 
     def results_at_end(self, entity: Entity, version: int) -> Mapping[str, list[PerformResult]]:
         """The results under all keys, with those of the tasks that have put the ends of this entity on record.
@@ -93,10 +102,17 @@ class Observed:
                 results = with_those_at_the_end(results, self._results_at_end[ended, at])
         return results
 
-    def lose_histories(self) -> None:
-        """Note that Temporal has lost the history of a run: updates that only the history had are gone."""
+    def lose_history(self, entity: Entity, version: int) -> None:
+        """Note that Temporal has lost the history of an entity: updates that only a history had are gone. The next run
+        performs again what this one performed after it had ordered the state that the mirror shows.
+
+        Args:
+            version: the version of that state.
+        """
         self.histories_lost = True
         self.acknowledged.clear()
+        known = self._answered.get((entity, version), set())
+        self.performed_again |= {key for key in self.results if belongs(key, entity) and key not in known}
 
     def lose_records(self) -> None:
         """Note that the database has lost records of attempts, and snapshots with updates."""

@@ -324,12 +324,11 @@ def _watching(world: World) -> Iterator[None]:
     def ends(write: Write, answers: Answers) -> None:
         if workflow.unsafe.is_replaying():
             return
-        entity = Entity(write.lifecycle, write.id, write.generation)
-        world.observed.note_ordered_end(entity, write.version, answers, world.loop.time())
+        world.observed.note_ordered_end(write, answers, world.loop.time())
 
-    def moves(answers: Answers) -> None:
+    def moves(write: Write, answers: Answers) -> None:
         if not workflow.unsafe.is_replaying():
-            world.observed.note_told(answers)
+            world.observed.note_ordered_state(write, answers)
 
     with watching(answered, ends, begins, moves):
         yield
