@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,10 +19,12 @@ import asyncpg
 import psutil
 import temporalio.client
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, SetWorkerDeploymentCurrentVersionRequest
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import App, Client, PerdurePlugin, Settings
 from perdure._reconcile import trigger, watch
+from perdure._services.guarded import TASK_WAITS
 from perdure._wire.requests import TakenOver
 from perdure._worker.worker import new_identity, new_worker
 from perdure.client import LifecycleStatus
@@ -32,10 +35,6 @@ from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked
 from tests.running import running
 
-UNANSWERED = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
-"""Of a query: the run has no workflow task yet, or no worker answers in time."""
-
-
 LONG = timedelta(minutes=20)
 """A timer of this length does not fire during a test."""
 
@@ -43,6 +42,7 @@ trigger.FIRST = 3600.0, 3600.0
 watch.EVERY = 3600.0
 # No worker of this process mends anything by the clock in the middle of a test, however long that takes.
 
+_UNANSWERED = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 _ENDS = (
     *(f"activity_task_{end}" for end in ("completed", "failed", "timed_out", "canceled")),
     *(f"timer_{end}" for end in ("fired", "canceled")),
@@ -68,6 +68,22 @@ def _is_at_rest(history: temporalio.client.WorkflowHistory) -> bool:
                 ended = getattr(event, f"{end}_event_attributes")
                 under_way.discard(ended.started_event_id if end.startswith("timer") else ended.scheduled_event_id)
     return not under_way and not in_task
+
+
+async def answer_to(
+    handle: temporalio.client.WorkflowHandle[Any, Any], query: Any, **options: Any
+) -> tuple[Any] | None:
+    """The answer of a workflow to a query; None while there is none: a new run has no workflow task yet, one waits for
+    the worker that has the query, or a busy worker does not answer in time."""
+    try:
+        return (await handle.query(query, **options),)
+    except WorkflowQueryFailedError as failed:
+        if failed.message != TASK_WAITS:
+            raise
+    except RPCError as error:
+        if error.status not in _UNANSWERED:
+            raise
+    return None
 
 
 class World:
@@ -222,17 +238,8 @@ class World:
         return await self.answer_of(self.handle(lifecycle, entity_id), name, **options)
 
     async def answer_of(self, handle: temporalio.client.WorkflowHandle[Any, Any], query: Any, **options: Any) -> Any:
-        """The answer of a workflow to a query, asked again in the instant in which a new run has no workflow task yet,
-        and where a busy worker does not answer in time."""
-
-        async def answered() -> tuple[Any] | None:
-            try:
-                return (await handle.query(query, **options),)
-            except RPCError as error:
-                if error.status not in UNANSWERED:
-                    raise
-                return None
-
+        """The answer of a workflow to a query, asked again until there is one; see `answer_to`."""
+        answered = partial(answer_to, handle, query, **options)
         (answer,) = await self.until(answered, f"{handle.id} answers the query {query}")
         return answer
 

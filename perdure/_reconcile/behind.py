@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._reconcile.context import Context
 from perdure._reconcile.failing import report_failing
 from perdure._reconcile.row import Row
+from perdure._services.guarded import TASK_WAITS
 from perdure._store.finding_kinds import BEHIND
 from perdure._store.sql import shared
 from perdure._wire.names import MIRROR
@@ -37,7 +38,8 @@ async def behind(context: Context, row: Row) -> None:
     try:
         status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
     except WorkflowQueryFailedError as error:
-        await report_failing(context, row, f"its code can't follow its history: {_first_line(error)}", times=0)
+        if error.message != TASK_WAITS:  # else the run writes its state in a moment
+            await report_failing(context, row, f"its code can't follow its history: {_first_line(error)}", times=0)
         return
     except RPCError as error:
         if error.status in _NO_ANSWER:  # a task fails again and again, or no worker has time

@@ -24,7 +24,7 @@ from perdure._reconcile.findings import Findings
 from perdure._reconcile.parts import PARTS, Part
 from perdure._reconcile.runs import begin, end, looked_up
 from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, Reconciliation, reconciliation_id
-from perdure._services.serial import SerialRunner
+from perdure._services.guarded import GuardedRunner
 from perdure._services.side_worker import side_worker
 from perdure._store.postgres import Pool
 from perdure._wire.reconciliation import Begun, Checked, Done, ReconciliationRequest, Summary
@@ -63,7 +63,7 @@ async def reconciliation_worker(
         task_queue=reconciliation_id(settings.scope),
         workflows=[Reconciliation],
         activities=hosted.all(),
-        workflow_runner=SerialRunner(UnsandboxedWorkflowRunner()),
+        workflow_runner=GuardedRunner(UnsandboxedWorkflowRunner()),
         max_cached_workflows=0,  # no task waits for a killed worker
         max_concurrent_workflow_task_polls=1,
         max_concurrent_activity_task_polls=1,

@@ -38,6 +38,7 @@ from perdure._reconcile.trigger import ReconciliationTrigger
 from perdure._reconcile.watch import Watch
 from perdure._services.follower import Follower
 from perdure._services.gauges import Gauges
+from perdure._services.guarded import GuardedRunner
 from perdure._services.health import Health
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
@@ -45,7 +46,6 @@ from perdure._services.polling import Polling
 from perdure._services.queue_gauges import QueueGauges
 from perdure._services.queues import is_of_effects
 from perdure._services.relay import relaying
-from perdure._services.serial import SerialRunner
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._services.services import Services
 from perdure._store.one_database import check_same_database
@@ -160,9 +160,9 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if not self._is_of_effects(config["task_queue"]):
             config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
-        config["workflow_runner"] = SerialRunner(self._runner(config.get("workflow_runner")))
+        config["workflow_runner"] = GuardedRunner(self._runner(config.get("workflow_runner")))
         plain_runner = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
-        config["unsandboxed_workflow_runner"] = SerialRunner(plain_runner)
+        config["unsandboxed_workflow_runner"] = GuardedRunner(plain_runner)
         given = [*config.get("interceptors", ()), Listener(self._report_code_failure, self._ask)]
         config["interceptors"] = given
         if (tracing := traces.interceptor([*client["interceptors"], *given])) is not None:

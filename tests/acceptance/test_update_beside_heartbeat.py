@@ -1,4 +1,4 @@
-"""An update that comes to a run whose worker was lost during an inline call.
+"""An update that comes to a run whose worker was lost, during an inline call or while the run waited.
 
 Temporal's core gives the update to the next worker together with what the lost one began, and to each worker after
 that apart from it.
@@ -7,6 +7,7 @@ that apart from it.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -15,12 +16,14 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.update.v1 import UpdateRef, WaitPolicy
 from temporalio.api.workflowservice.v1 import PollWorkflowExecutionUpdateRequest
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from perdure import Client, PerdurePlugin
+from perdure._services.guarded import TASK_WAITS
 from perdure._wire.names import MIRROR
+from perdure.errors import AlreadyFinished
 from tests.acceptance.bookings import commit_bookings
 from tests.apps import told
 from tests.apps.bodies import app
@@ -79,6 +82,47 @@ async def test_so_does_one_whose_inline_call_began_with_a_message(world: World, 
 
     history = await handle.fetch_history()
     await Replayer(workflows=[], plugins=[PerdurePlugin(told.app, world.config)]).replay_workflow(history)
+
+
+@pytest.mark.world(told.app)
+async def test_so_does_one_that_was_queried_while_the_update_waited(world: World) -> None:
+    """The SDK has the code go on for the query, which is refused."""
+    for number in range(10):
+        if await _query_is_refused(world, f"a{number}"):
+            break
+    else:
+        pytest.fail("the worker was never given the query before the workflow task")
+
+    history = await world.handle("told", f"a{number}").fetch_history()
+    await Replayer(workflows=[], plugins=[PerdurePlugin(told.app, world.config)]).replay_workflow(history)
+
+
+async def _query_is_refused(world: World, entity_id: str) -> bool:
+    """Let a query, a message and an update wait for the next worker, and let that end the entity. Returns whether the
+    query came first there, and was refused."""
+    worker = await world.spawn("tests.apps.told:app")
+    await world.client.start("told", entity_id, Booking())
+    await world.until_delivered("told", entity_id)
+    handle = world.handle("told", entity_id)
+    await world.until(lambda: _tasks_begun(handle, 1, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED), "it waits")
+    await worker.stop()
+    querying = asyncio.create_task(handle.query("status"))
+    await handle.describe()
+    await handle.signal("go")
+    asking = asyncio.create_task(_client(world).cancel("told", entity_id, by="ann", note="not wanted"))
+    await world.until(lambda: _has_arrived(handle), "the update is at the server")
+    worker = await world.spawn("tests.apps.told:app")
+    with suppress(AlreadyFinished):
+        await in_time(asking)
+    await world.completed("told", entity_id)
+    await worker.stop()
+    try:
+        await in_time(querying)
+    except WorkflowQueryFailedError as failed:
+        if failed.message != TASK_WAITS:
+            raise
+        return True
+    return False
 
 
 def _client(world: World) -> Client:

@@ -21,8 +21,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from perdure._crypto.codec import reading_client
 from perdure._pulse import Pulse
+from perdure._services.guarded import GuardedRunner
 from perdure._services.ownership.keeper import Keeper, keeper_id
-from perdure._services.serial import SerialRunner
 from perdure._services.side_worker import side_worker
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
@@ -205,7 +205,7 @@ class Exchange:
             self._client,
             task_queue=self._id,
             workflows=[Keeper],
-            workflow_runner=SerialRunner(UnsandboxedWorkflowRunner()),
+            workflow_runner=GuardedRunner(UnsandboxedWorkflowRunner()),
             max_cached_workflows=0,
             max_concurrent_workflow_task_polls=1,
         )

@@ -20,7 +20,7 @@ from perdure.errors import NotThisDatabase
 from tests.apps.contracts import Booking
 from tests.apps.failing import app
 from tests.integration.reconcile.reconciling import Reconciling, begun, is_open
-from tests.world import UNANSWERED, World
+from tests.world import World, answer_to
 
 pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
 
@@ -51,12 +51,10 @@ async def keeps(world: World) -> bool:
 
 async def exchanged(world: World) -> bool:
     """Whether the keeper that runs has heard this database."""
-    try:
-        kept = await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
-    except RPCError as error:
-        if error.status not in UNANSWERED:
-            raise
+    answer = await answer_to(world.temporal_client.get_workflow_handle(keeper_id(world.scope)), Keeper.kept)
+    if answer is None:
         return False
+    (kept,) = answer
     mark = await world.db.fetchval("select mark from perdure.database")
     return mark in (kept.current, *kept.pending) and await world.db.fetchval(PROBLEM) is None
 

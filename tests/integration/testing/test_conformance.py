@@ -34,7 +34,7 @@ from tests.apps.bookings import LIFECYCLES
 from tests.apps.contracts import INLINE, REGULAR, Booking, Ticket
 from tests.deadline import in_time
 from tests.running import running
-from tests.world import UNANSWERED, World
+from tests.world import World, answer_to
 
 ONE = Ticket(number=1)
 HITS, MISSES, MUTE = [ONE] * 40, [None] * 40, [ValueError("the log can't be read")] * 5
@@ -223,17 +223,14 @@ def without_repeat(states: list[str]) -> list[str]:
 
 
 async def status_of(handle: temporalio.client.WorkflowHandle[Any, Any]) -> LifecycleStatus | None:
-    """None before the relay has started it, and where a busy worker answers no query in time; and while a workflow task
-    waits, since the SDK lets a query take the run on, with the time of the task before: no replay can follow that."""
+    """None before the relay has started it, and where no worker has answered."""
     try:
-        if (await handle.describe()).raw_description.HasField("pending_workflow_task"):
-            return None
-        status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus)
+        answer = await answer_to(handle, "status", result_type=LifecycleStatus)
     except RPCError as error:
-        if error.status in (RPCStatusCode.NOT_FOUND, *UNANSWERED):
+        if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise
-    return status
+    return None if answer is None else answer[0]
 
 
 async def delivered(world: World, name: str, entity_id: str, message: When) -> tuple[str, Any]:
