@@ -394,7 +394,8 @@ async def _put_on_record(
     if status is EffectStatus.DONE and view.receipt is None and view.too_large is None:
         view = _fitting(view.model_copy(update={"receipt": report.receipt}))
     moved = moves and answer.gate is Gate.OPEN
-    return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version, "moved": moved})
+    seen = {"effect": view, "state": answer.state, "version": answer.version}
+    return report.model_copy(update={**seen, "receipt": None, "moved": moved})
 
 
 async def _note(store: Store, write: Write, begun: Fence, lookup_hint: Any) -> None:

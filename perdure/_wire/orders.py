@@ -101,7 +101,7 @@ class Report(BaseModel):
         made: False = no call was made, although nothing failed at the other side. No pause grows for it.
         progress: the last value that the body passed to `heartbeat`.
         believable: whether a miss counts: no attempt could be in flight when the look-up began.
-        state: the standing state, for `OVER`.
+        state: the state that the mirror shows; None = not known.
         version: version of the newest write in the mirror.
         late: whether the record shows a newer state than that of the order.
         moved: whether the order's `then` is on record.

@@ -132,7 +132,7 @@ class AttemptMoves:
             stands: whether the record was standing when the attempt came, and no earlier run has made it.
         """
         run, recorder, standing = self._run, self._recorder, self._run.today(report.state)
-        if report.moved or self.ended_in_then(report.effect, standing):
+        if report.moved or (not report.begun and self.ended_in_then(report.effect, standing)):
             self._moved = self._follows
         elif stands:  # a lost workflow task made the attempt, and a message came before this one
             state = await self.show_over(state)
@@ -143,7 +143,7 @@ class AttemptMoves:
             self._show(state if run.final else self._moved.state)
             return
         self._show(state)
-        if not report.begun and standing not in (None, state) and state != self._before.state:
+        if standing not in (None, state) and self._must_write(report, state):
             await recorder.move(state)
         elif report.late and self._shown == state != self._before.state:
             await recorder.move_again(state)
@@ -272,6 +272,14 @@ class AttemptMoves:
             self._recorder.show_again(self._before)
         else:
             self._recorder.show(state)
+
+    def _must_write(self, report: Report, state: str) -> bool:
+        """Whether to write `state` after an attempt, because the mirror shows another one."""
+        if not report.begun:
+            return state != self._before.state
+        # A workflow task that was lost made an attempt before, went on, and entered that state.
+        alone = len(self._run.effects.performances) == 1  # else it may be the `then` of another effect
+        return alone and not self._recorder.has_ordered(report.version)
 
     async def _write_back(self, state: str) -> None:
         """Write `state` again if it is the one before an attempt that did not begin: a write of another branch, which

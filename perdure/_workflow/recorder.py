@@ -196,6 +196,10 @@ class Recorder:
         """Whether a state on record of this version was overwritten by this run, or may be in a moment."""
         return self.last_move > version or self.entering > 0
 
+    def has_ordered(self, version: int) -> bool:
+        """Whether this run has ordered the state on record of this version, or a newer one."""
+        return version <= max(self.last_move, self.last_entering)
+
     def close(self) -> None:
         """Note that the run is over: no call or write begins in it any more."""
         self._closed = True
