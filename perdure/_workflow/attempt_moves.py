@@ -143,7 +143,10 @@ class AttemptMoves:
             self._show(state if run.final else self._moved.state)
             return
         self._show(state)
-        if standing not in (None, state) and self._must_write(report, state):
+        if report.begun and standing not in (None, state) and len(run.effects.performances) == 1:
+            # Made by a lost workflow task after an earlier attempt; beside other effects, it may be the `then` of one.
+            recorder.note_other_state(report.version)
+        if not report.begun and standing not in (None, state) and state != self._before.state:
             await recorder.move(state)
         elif report.late and self._shown == state != self._before.state:
             await recorder.move_again(state)
@@ -272,14 +275,6 @@ class AttemptMoves:
             self._recorder.show_again(self._before)
         else:
             self._recorder.show(state)
-
-    def _must_write(self, report: Report, state: str) -> bool:
-        """Whether to write `state` after an attempt, because the mirror shows another one."""
-        if not report.begun:
-            return state != self._before.state
-        # A workflow task that was lost made an attempt before, went on, and entered that state.
-        alone = len(self._run.effects.performances) == 1  # else it may be the `then` of another effect
-        return alone and not self._recorder.has_ordered(report.version)
 
     async def _write_back(self, state: str) -> None:
         """Write `state` again if it is the one before an attempt that did not begin: a write of another branch, which

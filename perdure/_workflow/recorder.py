@@ -46,6 +46,8 @@ class Recorder:
         self.last_move = self.last_entering = 0
         self.in_flight = self.entering = 0
         self._closed = False
+        self._other_state = 0
+        """Version of a write by which the mirror has shown another state than the run; 0 = there was none."""
         shown = workflow.info().typed_search_attributes
         self._word = None if shown.get(ATTENTION) is None else _BEFORE
         """Why a person is needed, as the search attribute shows it."""
@@ -192,13 +194,19 @@ class Recorder:
             self.in_flight -= 1
             self.entering -= entering is not None
 
+    def note_other_state(self, version: int) -> None:
+        """Note that the mirror shows another state than the present one, by a write of this version."""
+        self._other_state = version
+
+    async def settle_state(self) -> None:
+        """Before a wait: if the mirror shows a state that this run has not ordered, and that it has not come to since,
+        write the present one. A workflow task that was lost had entered the other."""
+        if self._other_state > max(self.last_move, self.last_entering):
+            await self.move_here()
+
     def overwrites(self, version: int) -> bool:
         """Whether a state on record of this version was overwritten by this run, or may be in a moment."""
         return self.last_move > version or self.entering > 0
-
-    def has_ordered(self, version: int) -> bool:
-        """Whether this run has ordered the state on record of this version, or a newer one."""
-        return version <= max(self.last_move, self.last_entering)
 
     def close(self) -> None:
         """Note that the run is over: no call or write begins in it any more."""

@@ -80,6 +80,7 @@ class Waiter:
         if self._rested_at is None:
             self._rested_at = workflow.info().get_current_history_length()
         self._recorder.describe()
+        await self._recorder.settle_state()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or run.state)
         left, began = seconds, workflow.now()
