@@ -77,6 +77,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         unsettled={each.key: _unsettled(each, record, again) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,
+        why=known.why,
         came_from=known.came_from,
         # Not the begin of the first run: effects of lost commits since then are unknown (invariant 11).
         began=int(record.at.timestamp() * 1_000_000),

@@ -76,6 +76,7 @@ class Remembered(BaseModel):
     ended: dict[str, HowNotPerformed] = Field(default_factory=dict)
     cancel: OperatorRequest | None = None
     cancelling: bool = False
+    why: str | None = None
     came_from: str | None = None
 
 
@@ -96,6 +97,7 @@ class Carried(BaseModel):
         retried: keys of the effects that ended since the last request for a retry; None = there was no request.
         cancel: a request for the end, which waits for a doubt to be settled.
         cancelling: whether that request has stopped `run`, and the author's `cancelling` was under way.
+        why: why it is in `state`.
         came_from: the state before `state`, if that needs a person: it may lead back to those that `run` has passed.
         began: start of the first run of this chain, in microseconds.
         latest: the latest time that a run of this chain has seen. Temporal's clock may have gone back since.
@@ -133,6 +135,7 @@ class Carried(BaseModel):
     retried: list[str] | None = None
     cancel: OperatorRequest | None = None
     cancelling: bool = False
+    why: str | None = None
     came_from: str | None = None
     began: int | None = None
     latest: datetime | None = None

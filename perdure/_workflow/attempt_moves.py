@@ -145,7 +145,7 @@ class AttemptMoves:
         self._show(state)
         if report.begun and standing not in (None, state) and len(run.effects.performances) == 1:
             # Made by a lost workflow task after an earlier attempt; beside other effects, it may be the `then` of one.
-            recorder.note_other_state(report.version)
+            recorder.note_outdated(report.version)
         if not report.begun and standing not in (None, state) and state != self._before.state:
             await recorder.move(state)
         elif report.late and self._shown == state != self._before.state:

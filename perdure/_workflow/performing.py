@@ -52,6 +52,7 @@ ENDS_ARE_REPEATED = "perdure: each branch repeats its ends"
 AWAITS_END = "perdure: a performance waits for an end that is being written"
 BARS_ENDS = "perdure: an end that was ordered before a performance is barred"
 TAKES_OVER = "perdure: a performance goes on from what has settled its doubt"
+SHOWN_AS_OVER = "perdure: the mirror shows that no person is needed any more"
 
 
 class Performance(Generic[In, Out]):
@@ -104,6 +105,8 @@ class Performance(Generic[In, Out]):
         """Why the effect needs a person, if it is parked, or was parked in the previous run."""
         self._has_shown = True
         """Whether the mirror shows that. The run may continue as new before."""
+        self._needed_person = False
+        """Whether a person was needed, and is not any more."""
         self.resolved: str | None = None
         """The result of the resolution."""
 
@@ -243,6 +246,8 @@ class Performance(Generic[In, Out]):
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
                 await self._bar_end()
                 end = await self._until_settled()
+                if self._needed_person:  # the author's code may wait already, beside this effect
+                    await self._recorder.update_mirror()
             effects.settled(self)
             if not isinstance(end, Done):
                 self.record.goes_another_way()
@@ -287,7 +292,7 @@ class Performance(Generic[In, Out]):
         record, pauses = self.record, self._pauses
         while True:
             if not record.in_doubt and self.known.effect.too_large is None:
-                self.attention = None  # the previous run has shown it; the next doubt is shown anew
+                self._need_nobody()  # the next doubt is shown anew
             if (receipt := pauses.confirmed()) is not None:
                 await self._attempts.settle(EffectStatus.DONE, "reported by a message", receipt=receipt, by="message")
             match self._decide():
@@ -401,6 +406,15 @@ class Performance(Generic[In, Out]):
         self._has_shown = True
         return True
 
+    def _need_nobody(self) -> None:
+        """Note that no person is needed any more. If no other write shows that before, the next wait does, or the end
+        of the performance."""
+        if self.attention is not None:
+            self.attention = None
+            if workflow.patched(SHOWN_AS_OVER):
+                self._needed_person = True
+                self._recorder.note_outdated(self._run.version + 1)
+
     async def _park(self) -> None:
         """Wait until a person resolves the effect."""
         pauses = self._pauses
@@ -414,7 +428,7 @@ class Performance(Generic[In, Out]):
         if not self.record.is_behind:
             self._run.arrived()
         await pauses.for_person()
-        self.attention = None
+        self._need_nobody()
         if pauses.resolution is None:
             await pauses.read()  # a confirmation counts before the next step
         else:

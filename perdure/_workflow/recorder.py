@@ -46,8 +46,8 @@ class Recorder:
         self.last_move = self.last_entering = 0
         self.in_flight = self.entering = 0
         self._closed = False
-        self._other_state = 0
-        """Version of a write by which the mirror has shown another state than the run; 0 = there was none."""
+        self._outdated = 0
+        """Version since which the mirror has shown another state than the run, or another reason; 0 = never."""
         shown = workflow.info().typed_search_attributes
         self._word = None if shown.get(ATTENTION) is None else _BEFORE
         """Why a person is needed, as the search attribute shows it."""
@@ -75,17 +75,16 @@ class Recorder:
         """The mirror part of a write that shows `state`."""
         run = self._run
         declared = run.declared.on_record(state)
-        attention = run.attention or (why if declared.attention else None) or run.attention_in(state)
         snapshot, acknowledged = run.kept(self._author)
         return Move(
             state=state,
             final=declared.final,
-            attention=None if declared.final else storable(attention),
+            attention=storable(run.attention_in(state)),
             why=storable(why),
             by=storable(by),
             snapshot=snapshot,
             acknowledged=acknowledged,
-            memory=None if declared.final else run.remembered(),
+            memory=None if declared.final else run.remembered(state),
             within=declared.within.total_seconds() if declared.within else None,
             handled_doubts=run.effects.dealt_with(run.entity) if declared.final else None,
         )
@@ -194,14 +193,23 @@ class Recorder:
             self.in_flight -= 1
             self.entering -= entering is not None
 
-    def note_other_state(self, version: int) -> None:
-        """Note that the mirror shows another state than the present one, by a write of this version."""
-        self._other_state = version
+    def note_outdated(self, since: int) -> None:
+        """Note that the mirror shows another state than the present one, which a lost workflow task had entered, or a
+        reason to need a person that is over.
 
-    async def settle_state(self) -> None:
-        """Before a wait: if the mirror shows a state that this run has not ordered, and that it has not come to since,
-        write the present one. A workflow task that was lost had entered the other."""
-        if self._other_state > max(self.last_move, self.last_entering):
+        Args:
+            since: version of that state, or of the first write that does not show that reason any more.
+        """
+        self._outdated = since
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the mirror is still to show the present state, or that no person is needed."""
+        return self._outdated > max(self.last_move, self.last_entering) and not self._run.final
+
+    async def update_mirror(self) -> None:
+        """Before a wait: write the present state, if the mirror is outdated."""
+        if self.is_outdated:
             await self.move_here()
 
     def overwrites(self, version: int) -> bool:

@@ -13,6 +13,7 @@ from perdure._wire.carried import CARRIED, Carried, Remembered
 from perdure._wire.messages import Message
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
+from perdure._wire.writes import storable
 from perdure._workflow.apart import Apart
 from perdure._workflow.arriving import has_waited, is_ahead
 from perdure._workflow.author import Author
@@ -197,9 +198,9 @@ class RunState:
         self.since = carried.since or workflow.now()
         self.indexed = carried.indexed
         """The states that it shows to need a person in a search attribute; None = it shows nothing there."""
-        self._why: str | None = None
+        self._why = carried.why
         """Why it is in its state."""
-        self.standing = Standing(self.state, self.since, None, self.came_from)
+        self.standing = Standing(self.state, self.since, self._why, self.came_from)
         self.how_far: str | None = None
         self.restored = carried.snapshot
         self._restored_message = 0 if self.restored is None else carried.last_message
@@ -314,19 +315,23 @@ class RunState:
         """Set the present state, and its reason. Returns whether the state has changed."""
         if state == self.state:
             return False
-        if not self.declared.on_record(state).attention:
-            self.came_from = None
-        elif not self.declared.on_record(self.state).attention:
-            self.came_from = self.state
+        self.came_from = self._before(state)
         self._why = why
         self.state, self.since = state, workflow.now()
         self.behind = self.behind and in_handler()
         self.standing = Standing(state, self.since, why, self.came_from)
         return True
 
-    def stay(self) -> None:
+    def _before(self, state: str) -> str | None:
+        """The state before `state`, if that needs a person."""
+        if not self.declared.on_record(state).attention:
+            return None
+        return self.came_from if self.declared.on_record(self.state).attention else self.state
+
+    def stay(self, why: str | None = None) -> None:
         """Note that the present state was entered once more: if an attempt entered it and did not begin, it stays."""
-        self.standing = replace(self.standing)
+        self._why = why or self._why
+        self.standing = replace(self.standing, why=self._why)
 
     def go_back(self, to: Standing) -> bool:
         """Note that the move from `to` to the present state was not made. Returns whether the state has changed."""
@@ -468,8 +473,8 @@ class RunState:
         except InvalidInput as error:
             raise InvalidInput(f"{self.entity}: the snapshot can't be kept: {error}") from None
 
-    def remembered(self) -> Any:
-        """The data beside the snapshot for a run that continues from the mirror's record; None = nothing."""
+    def remembered(self, state: str) -> Any:
+        """The data beside the snapshot for a run that continues from the record of `state`; None = nothing."""
         effects, asked = self.effects, self.requests
         return (
             Remembered(
@@ -477,7 +482,8 @@ class RunState:
                 ended=effects.ended,
                 cancel=asked.cancel,
                 cancelling=asked.was_cancelling,
-                came_from=self.came_from,
+                why=storable(self._why) if state == self.state else None,
+                came_from=self._before(state),
             ).model_dump(mode="json", exclude_defaults=True)
             or None
         )
@@ -495,6 +501,7 @@ class RunState:
                 retry_of=self.requests.retry_of,
                 cancel=self.requests.cancel,
                 cancelling=self.requests.was_cancelling,
+                why=self._why,
                 came_from=self.came_from,
                 began=self.began,
                 latest=self.events.latest,

@@ -111,7 +111,7 @@ class Transitions:
             if checked:
                 self._run.check_move(self._run.state, state)
             if state == self._run.state:
-                self._run.stay()
+                self._run.stay(why)
             self._recorder.show(state, why)
             self.moving = True
             try:

@@ -80,7 +80,7 @@ class Waiter:
         if self._rested_at is None:
             self._rested_at = workflow.info().get_current_history_length()
         self._recorder.describe()
-        await self._recorder.settle_state()
+        await self._recorder.update_mirror()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or run.state)
         left, began = seconds, workflow.now()
@@ -251,6 +251,7 @@ class Waiter:
             Overtaken: the entity is over in the database: another branch, or a handler, has ended it meanwhile.
         """
         self._renewing = True
+        await self._recorder.update_mirror()
         await until(lambda: self.may_renew() or self.over is not None)
         if self.over is not None and not self.may_renew() and workflow.patched(ENDS_GO_FIRST):
             raise self.over
@@ -259,8 +260,8 @@ class Waiter:
 
     def may_renew(self) -> bool:
         """Whether it is time for a new run, and the run interrupts nothing: no attempt whose reply the run would miss,
-        and no update that waits for this run."""
-        wanted = self._renewing or self._due
+        and no update that waits for this run. The next run does not know that the mirror is outdated."""
+        wanted = (self._renewing or self._due) and not self._recorder.is_outdated
         return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
 
     def _leaves_its_build(self, info: workflow.Info) -> bool:

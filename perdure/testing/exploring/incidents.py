@@ -115,7 +115,7 @@ class Incidents:
             case "worker's clock":
                 world.random.choice(world.workers).clock_ahead += self._jump(event.seconds)
             case "Temporal's clock":
-                world.temporal.clock_ahead += self._jump(event.seconds)
+                world.temporal.put_clock(self._jump(event.seconds))
             case _:
                 if able := [each for each in world.workers if each.alive]:
                     self.inject(world.random.choice(able), event.what, event.seconds)

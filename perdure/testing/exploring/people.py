@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NAME = "a person"
 GIVEN_UP = re.compile(r"(?P<key>\S+) was given up, so a retry would make no call: use send_again")
 """The part of the refusal of a retry that names the effect to send again instead."""
+OF_AN_EFFECT = re.compile(r" is in doubt: | is done, and its receipt ")
 
 
 class People:
@@ -105,7 +106,7 @@ class People:
         status, row = self.status(execution), world.database.rows[entity.id]
         if status is None:
             return False
-        self._compare(entity, status["state"])
+        self._compare(entity, status)
         if parked := [each for each in status["effects"] if each["parked"]]:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
@@ -124,20 +125,24 @@ class People:
             return True
         return False
 
-    def _compare(self, entity: Entity, state: str) -> None:
-        """While nothing happens, the mirror shows the state of the workflow; if Temporal has lost a history, after a
-        reconciliation."""
-        world = self._world
-        shown = world.database.moves(entity)[-1].state
+    def _compare(self, entity: Entity, status: Any) -> None:
+        """While nothing happens, the mirror shows the state of the workflow, and why a person is needed; if an order of
+        a run or task that Temporal has lost may have come late, after a reconciliation."""
+        world, state, attention = self._world, status["state"], status["attention"]
+        newest = world.database.moves(entity)[-1]
+        shown, why = newest.state, newest.attention
         if shown == STARTING:
             shown = world.subject.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
-        if shown == state or world.observed.records_lost:
+        if (shown == state and _same_reason(why, attention)) or world.observed.records_lost:
             return
-        if world.observed.histories_lost and entity not in self._reconciled:
-            self._reconciled.add(entity)  # an order of the lost run may have come late
+        overtook = world.observed.tasks_lost and world.temporal.went_back  # by a version from before
+        if (world.observed.histories_lost or overtook) and entity not in self._reconciled:
+            self._reconciled.add(entity)
             self.reconcile(entity)
-        else:
+        elif shown != state:
             world.found("the mirror shows another state", f"{entity}: {shown}, and its workflow is in {state}")
+        else:
+            world.found("the mirror shows another reason", f"{entity}: {why}, and its workflow has {attention}")
 
     def status(self, execution: Execution) -> Any:
         """The answer of the query `status`."""
@@ -174,3 +179,10 @@ class People:
             return self._world.temporal.update(entity.workflow_id(None), name, argument)
         except NotFound:
             return None
+
+
+def _same_reason(shown: str | None, present: str | None) -> bool:
+    """Whether the mirror shows the reason of the workflow; of several effects that need a person, each run shows
+    another one."""
+    of_effects = all(each is not None and OF_AN_EFFECT.search(each) for each in (shown, present))
+    return shown == present or of_effects

@@ -37,6 +37,7 @@ class VirtualTemporal:
     Attributes:
         turn_at: when the next activity of each rate-limited task queue may start.
         clock_ahead: of the world's time.
+        went_back: whether its clock was put back.
     """
 
     def __init__(self, world: World, converter: DataConverter) -> None:
@@ -45,12 +46,18 @@ class VirtualTemporal:
         self.executions: dict[str, Execution] = {}
         self.turn_at: dict[str, float] = {}
         self.clock_ahead: timedelta = timedelta(0)
+        self.went_back: bool = False
         self._started = 0
 
     @property
     def now(self) -> datetime:
         """The time of day, as the server has it."""
         return self.world.loop.now + self.clock_ahead
+
+    def put_clock(self, by: timedelta) -> None:
+        """Let its clock jump."""
+        self.clock_ahead += by
+        self.went_back |= by < timedelta(0)
 
     def start(self, workflow_id: str, lifecycle: str, given: Any, memo: Mapping[str, Any]) -> Execution:
         """Start a workflow.

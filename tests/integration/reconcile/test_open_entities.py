@@ -80,6 +80,32 @@ async def test_two_reconciliations_at_once_mend_each_difference_once(world: Worl
     assert sum(sum(each.reported_now.values()) for each in found) == 0
 
 
+async def test_why_a_person_is_needed_outlasts_a_reconciliation_and_the_loss_of_the_history(
+    world: World, reconciliation: Reconciling
+) -> None:
+    world.counterparty.replies += [{"refused": "no"}]
+    await begun(world, "lookup/a")
+    await world.is_in("lookup", "a", "failed")
+    why = (await world.client.status("lookup", "a")).attention
+    assert why == "no"
+
+    await world.db.execute("update perdure.ident set version = version - 1000")
+    await world.db.execute("update perdure.entity set state = 'doing', attention = null")
+    await reconciliation.open_entities()
+    assert (await world.client.status("lookup", "a")).attention == why
+
+    await deleted(world, "lookup", "a")
+    await reconciliation.open_entities()
+    await world.until(partial(is_open, world, "lookup", "a"), "lookup/a runs again")
+    await world.db.execute("update perdure.entity set attention = null")
+    await world.handle("lookup", "a").signal(MIRROR, "a test")
+
+    async def needs_a_person() -> str | None:
+        return (await world.client.status("lookup", "a")).attention
+
+    assert await world.until(needs_a_person, "the mirror shows the reason") == why
+
+
 async def test_an_end_whose_entity_another_session_holds_keeps_no_other_from_being_checked(
     world: World, reconciliation: Reconciling
 ) -> None:

@@ -10,11 +10,11 @@ from enum import StrEnum
 import pytest
 from temporalio import workflow
 
-from perdure import Done, Effect, Lifecycle, NotDone, OperatorRequest, Repeat, RetryPolicy, state
+from perdure import Done, Effect, Escalate, Lifecycle, NotDone, OperatorRequest, Repeat, RetryPolicy, state
 from perdure._wire.requests import RetryRequest
 from perdure._wire.status import LifecycleStatus
 from perdure.contracts import EffectStatus
-from perdure.testing import START, At, When, WorkerLost, rehearse
+from perdure.testing import START, At, Late, When, WorkerLost, rehearse
 from tests.apps import bookings
 from tests.apps.contracts import REGULAR, Booking, Ticket
 
@@ -182,6 +182,50 @@ class TestABranchThatHasWaited:
         script = {TRY: [NotDone("busy")]}
         seen = await rehearse(Persistent, "race", script, messages=messages, renew_at_every_wait=renews)
         assert seen.states == [Course.GOING, Course.HELD, Course.BACK, Course.CANCELLED]
+
+
+@workflow.defn(name="saving")
+class Saving(Lifecycle[str, Course]):
+    """Needs a person for a reason, and saves what happens meanwhile."""
+
+    @workflow.run
+    async def run(self, why: str) -> None:
+        await self.enter(Course.GOING)
+        await self.enter(Course.HELD, why=why)
+        await self.wait_until(START + DAY)
+        await self.save()
+        await self.retry_requested()
+
+
+@pytest.mark.parametrize("renews", [False, True])
+async def test_why_a_person_is_needed_is_not_forgotten_in_later_writes_and_runs(renews: bool) -> None:
+    seen = await rehearse(Saving, "the card was refused", {}, renew_at_every_wait=renews)
+    assert seen.runs > 1 if renews else seen.runs == 1
+    assert seen.attention == seen.status.attention == "the card was refused"
+
+
+ONCE = Effect[str, int]("once", timeout=timedelta(seconds=5), doubt=Escalate())
+
+
+@workflow.defn(name="waiting-on")
+class WaitingOn(Lifecycle[str, Course]):
+    """Waits in the same state after its effect."""
+
+    effects = (ONCE,)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await self.perform(ONCE, given)
+        await self.retry_requested()
+
+
+@pytest.mark.parametrize("renews", [False, True])
+async def test_a_doubt_that_is_over_needs_no_person_any_more(renews: bool) -> None:
+    late = Late(7, after=timedelta(minutes=5))
+    seen = await rehearse(WaitingOn, "a", {ONCE: [late]}, renew_at_every_wait=renews)
+    assert [each.status for each in seen.effects.values()] == [EffectStatus.DONE]
+    assert seen.runs > 1 if renews else seen.runs == 1
+    assert seen.attention is seen.status.attention is None
 
 
 @workflow.defn(name="three-branches")

@@ -114,6 +114,12 @@ LATER = Scenario(
 )
 """A worker is frozen before it begins an attempt. In the build of the next task, the effect has another input."""
 WAITING = Scenario(seed=1, given=Program(steps=[["enter", "s1"], ["messages", 1]]), builds=(0,))
+CONFIRMED_LATE = Scenario(
+    seed=1,
+    given=Program(steps=[["perform", "escalate", "p1", {}], ["messages", 2]]),
+    calls={"escalate": ["frozen"]},
+)
+"""A person is needed for an effect in doubt until its worker, which another one has replaced, goes on."""
 UPDATED = Scenario(
     seed=1, given=Program(steps=[["save"], ["until", 30]]), events=(Event(5.0, "update"),), builds=(0,), renews=1
 )
@@ -203,6 +209,12 @@ def test_a_message_that_confirms_what_the_other_side_has_not_done_is_found(monke
 def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_move", lambda entity, version, move: move.final and plain(entity, version, move))
     assert shown(WAITING)[:1] == ["the mirror shows another state"]
+
+
+def test_a_mirror_that_names_a_doubt_which_is_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(CONFIRMED_LATE) == []
+    monkeypatch.setattr(Recorder, "note_outdated", lambda self, since: None)
+    assert shown(CONFIRMED_LATE)[:1] == ["the mirror shows another reason"]
 
 
 def test_an_acknowledged_update_that_no_snapshot_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
