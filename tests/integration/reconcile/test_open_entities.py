@@ -14,9 +14,12 @@ from typing import Any
 
 import asyncpg
 import pytest
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
 from perdure._reconcile.entities import open_entities
+from perdure._services import guarded
 from perdure._wire.names import MIRROR
 from perdure.contracts.keys import Entity, Key
 from tests.apps.contracts import Booking
@@ -210,6 +213,31 @@ async def test_code_that_can_not_follow_an_open_history_is_found_before_its_enti
         await reconciliation.open_entities()
     assert [(id, mended) for id, _, mended in await reconciliation.found("failing")] == [("a", False)]
     assert "Nondeterminism" in (await reconciliation.found("failing"))[0][1]
+
+
+async def test_a_query_that_is_refused_because_a_workflow_task_waits_is_no_failure(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.counterparty.replies += [{"refused": "no"}]
+    async with world.worker(app):
+        await begun(world, "lookup/a")
+        await world.is_in("lookup", "a", "failed")
+    refused: list[str] = []
+
+    def for_workflow_tasks(activate: guarded._Activate) -> guarded._Activate:
+        def activated(act: WorkflowActivation) -> WorkflowActivationCompletion:
+            if any(job.HasField("query_workflow") for job in act.jobs):
+                refused.append(act.run_id)
+                return guarded._refused(act.run_id)
+            return activate(act)
+
+        return activated
+
+    monkeypatch.setattr(guarded, "_for_workflow_tasks", for_workflow_tasks)
+    async with world.worker(app), reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        await reconciliation.open_entities()
+    assert refused
+    assert await reconciliation.found("failing") == []
 
 
 async def test_the_end_of_a_run_that_left_for_a_restart_is_no_final_state_once_that_is_undone(

@@ -14,7 +14,11 @@ from perdure import Done, Effect, Escalate, Lifecycle, NotDone, OperatorRequest,
 from perdure._wire.requests import RetryRequest
 from perdure._wire.status import LifecycleStatus
 from perdure.contracts import EffectStatus
+from perdure.contracts.keys import Entity
 from perdure.testing import START, At, Late, When, WorkerLost, rehearse
+from perdure.testing.exploring.explorer import of_random_lifecycles
+from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.scenario import Scenario
 from tests.apps import bookings
 from tests.apps.contracts import REGULAR, Booking, Ticket
 
@@ -226,6 +230,15 @@ async def test_a_doubt_that_is_over_needs_no_person_any_more(renews: bool) -> No
     assert [each.status for each in seen.effects.values()] == [EffectStatus.DONE]
     assert seen.runs > 1 if renews else seen.runs == 1
     assert seen.attention is seen.status.attention is None
+
+
+def test_the_record_of_a_state_has_the_one_before_it_only_if_it_needs_a_person() -> None:
+    steps = [["enter", "s1"], ["enter", "held"], ["perform", "repeat", "p1", {"then": "s2"}], ["messages", 1]]
+    world = of_random_lifecycles().world(Scenario(seed=1, given=Program(steps=steps)))
+    before = {
+        each.state: (each.memory or {}).get("came_from") for each in world.database.moves(Entity("explored", "1"))
+    }
+    assert before == {"starting": None, "s1": None, "held": "s1", "s2": None, "ended": None}
 
 
 @workflow.defn(name="three-branches")
