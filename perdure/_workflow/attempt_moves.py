@@ -143,10 +143,11 @@ class AttemptMoves:
             self._show(state if run.final else self._moved.state)
             return
         self._show(state)
-        if report.begun and standing not in (None, state) and len(run.effects.performances) == 1:
+        shows_another = standing not in (None, state)
+        if report.begun and shows_another and len(run.effects.performances) == 1:
             # Made by a lost workflow task after an earlier attempt; beside other effects, it may be the `then` of one.
             recorder.note_outdated(report.version)
-        if not report.begun and standing not in (None, state) and state != self._before.state:
+        if not report.begun and shows_another and state != self._before.state:
             await recorder.move(state)
         elif report.late and self._shown == state != self._before.state:
             await recorder.move_again(state)

@@ -208,7 +208,8 @@ class Recorder:
         return self._outdated > max(self.last_move, self.last_entering) and not self._run.final
 
     async def update_mirror(self) -> None:
-        """Before a wait: write the present state, if the mirror is outdated."""
+        """Write the present state, if the mirror is outdated. Called where `run` may stay in it for long: before a wait
+        or a new run, and at the end of an effect for which a person was needed."""
         if self.is_outdated:
             await self.move_here()
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _NAME = "a person"
 GIVEN_UP = re.compile(r"(?P<key>\S+) was given up, so a retry would make no call: use send_again")
 """The part of the refusal of a retry that names the effect to send again instead."""
-OF_AN_EFFECT = re.compile(r" is in doubt: | is done, and its receipt ")
+_OF_AN_EFFECT = re.compile(r" is in doubt: | is done, and its receipt ")
+"""Matches why an effect needs a person."""
 
 
 class People:
@@ -184,5 +185,4 @@ class People:
 def _same_reason(shown: str | None, present: str | None) -> bool:
     """Whether the mirror shows the reason of the workflow; of several effects that need a person, each run shows
     another one."""
-    of_effects = all(each is not None and OF_AN_EFFECT.search(each) for each in (shown, present))
-    return shown == present or of_effects
+    return shown == present or all(each and _OF_AN_EFFECT.search(each) for each in (shown, present))
