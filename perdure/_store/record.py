@@ -79,6 +79,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         cancelling=known.cancelling,
         why=known.why,
         came_from=known.came_from,
+        waited_until=known.waited_until,
         # Not the begin of the first run: effects of lost commits since then are unknown (invariant 11).
         began=int(record.at.timestamp() * 1_000_000),
         recovered=True,

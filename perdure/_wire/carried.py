@@ -78,6 +78,7 @@ class Remembered(BaseModel):
     cancelling: bool = False
     why: str | None = None
     came_from: str | None = None
+    waited_until: datetime | None = None
 
 
 class Carried(BaseModel):
@@ -100,7 +101,8 @@ class Carried(BaseModel):
         why: why it is in `state`.
         came_from: the state before `state`, if that needs a person: it may lead back to those that `run` has passed.
         began: start of the first run of this chain, in microseconds.
-        latest: the latest time that a run of this chain has seen. Temporal's clock may have gone back since.
+        waited_until: the latest time for which the author's code has waited, and which was over. Temporal's clock may
+            have gone back since.
         started_at: start of the entity in this generation; None = the start of the run that receives this.
         born: see `Write`.
         gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
@@ -138,7 +140,7 @@ class Carried(BaseModel):
     why: str | None = None
     came_from: str | None = None
     began: int | None = None
-    latest: datetime | None = None
+    waited_until: datetime | None = None
     started_at: datetime | None = None
     born: datetime | None = None
     gaps: bool = False

@@ -27,20 +27,12 @@ _PASSED: ContextVar[datetime | None] = ContextVar("perdure_passed", default=None
 
 
 class Events:
-    """The earliest time at which the events of the present workflow task can have come.
+    """The earliest time at which the events of the present workflow task can have come."""
 
-    Args:
-        latest: the latest time that an earlier run has seen.
-
-    Attributes:
-        latest: the latest time that this run, or an earlier one, has seen. Temporal's clock may have gone back since.
-    """
-
-    def __init__(self, latest: datetime | None) -> None:
+    def __init__(self) -> None:
         self._task = 0
         """Length of the history at the begin of the present task."""
         self._now = self._task_before = workflow.info().workflow_start_time
-        self.latest = max(self._now, latest or self._now)
         self._first: datetime | None = None
         """The earliest time of the events that have continued the code in this task, as far as they have been noted."""
         self._taken: datetime | None = None
@@ -51,7 +43,6 @@ class Events:
         if task != self._task:
             self._task, self._task_before, self._first = task, self._now, None
         self._now = workflow.now()
-        self.latest = max(self.latest, self._now)
 
     def takes(self, at: datetime | None) -> None:
         """Note that the next event is a message that came after `at`."""

@@ -215,7 +215,7 @@ class RunState:
         """How often a branch has shown that the run has reached the place of the previous run."""
         self.goes_round = False
         self.moved = False
-        self.events = Events(carried.latest)
+        self.events = Events()
         self.apart = Apart(self.events)
         self.effects = Ledger(author.effects, carried)
         self.requests = Requests(carried)
@@ -227,6 +227,7 @@ class RunState:
         self.version = carried.version
         self.on_record = 0
         self.began = _began(carried)
+        self.waited_until = carried.waited_until
         self.started_at = carried.started_at or info.workflow_start_time
         self.born = carried.born
         self.gaps = carried.gaps
@@ -412,6 +413,10 @@ class RunState:
         """Note that this run has done more than catch up."""
         self.moved = True
 
+    def has_waited_until(self, at: datetime) -> None:
+        """Note that a wait for that time is over."""
+        self.waited_until = max(self.waited_until or at, at)
+
     def next_version(self) -> int:
         """A new version: microseconds, strictly growing through resets, new runs and recovery."""
         self.version = max(int(workflow.now().timestamp() * 1_000_000), self.version + 1)
@@ -484,6 +489,7 @@ class RunState:
                 cancelling=asked.was_cancelling,
                 why=storable(self._why) if state == self.state else None,
                 came_from=self._before(state),
+                waited_until=self.waited_until,
             ).model_dump(mode="json", exclude_defaults=True)
             or None
         )
@@ -504,7 +510,7 @@ class RunState:
                 why=self._why,
                 came_from=self.came_from,
                 began=self.began,
-                latest=self.events.latest,
+                waited_until=self.waited_until,
                 started_at=self.started_at,
                 born=self.born,
                 gaps=self.gaps,

@@ -20,7 +20,7 @@ from perdure._workflow.run_state import RunState
 from perdure._workflow.sending import continue_for
 
 RECORDED_FIRST = "perdure: updates are on record first"
-SEEN_ONCE = "perdure: a time that was seen is over"
+WAITED_ONCE = "perdure: a time that was waited for is over"
 ENDS_GO_FIRST = "perdure: an end goes before a new run"
 MESSAGES = 50
 """History events of messages that a run must have in its first wait before it can continue as new."""
@@ -112,15 +112,17 @@ class Waiter:
             with self._arrival():
                 in_time = await self.pause(left, condition)
         if not in_time and until is not None:
+            self._run.has_waited_until(until)
             # An event that makes the condition true may have come with the time-out. A lost task ended the wait by it.
             passed(min(until, self._run.events.earliest()) if condition() or until > workflow.now() else until)
         return in_time
 
     def _left_until(self, until: datetime) -> float:
-        """The seconds until that time: none if this run, or an earlier one, has seen it. If Temporal's clock has gone
-        back since, the author's code does not wait for the same time again."""
+        """The seconds until that time: none if this run, or an earlier one, has waited for it, or for a later one. If
+        Temporal's clock has gone back since, the author's code does not wait for the same time again."""
         left = max((until - workflow.now()).total_seconds(), 0.0)
-        if left and until <= self._run.events.latest and workflow.patched(SEEN_ONCE):
+        before = self._run.waited_until
+        if left and before is not None and until <= before and workflow.patched(WAITED_ONCE):
             return 0.0
         return left
 
