@@ -24,6 +24,7 @@ from perdure._services.runs import carried_by, present_run
 from perdure._store.record import Record, carried_from
 from perdure._text.shown import markdown
 from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.indexed import need_a_person
 from perdure._wire.messages import Message
 from perdure._wire.names import MESSAGE, WAKE
 from perdure._wire.requests import OperatorRequest
@@ -34,7 +35,6 @@ from perdure.contracts.digits import MORE_DIGITS, loses_digits
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, parsed, size_of
-from perdure.contracts.states import States
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable, UnknownKey
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
@@ -164,7 +164,7 @@ class Delivery:
         asked = None if cancel is None else OperatorRequest.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
         if self._indexing is not None and self._indexing.known:
-            carried = carried.model_copy(update={"indexed": _need_a_person(lifecycle.declared)})
+            carried = carried.model_copy(update={"indexed": need_a_person(lifecycle.declared)})
         workflow_id = entity.workflow_id(self._settings.scope)
         about = {names.LIFECYCLE: entity.lifecycle, names.GENERATION: entity.generation, names.WORKFLOW_ID: workflow_id}
         with traces.span(
@@ -176,7 +176,7 @@ class Delivery:
             if is_older(row):  # its id may have a closed run of another entity, which a start would follow
                 await self._check_run(entity, row)
             memo = _memo(carried, lifecycle.effects)
-            index = self._index(carried.state or str(lifecycle.declared.initial))
+            index = self._index(lifecycle.declared.today(carried.state or str(lifecycle.declared.initial)))
             try:
                 return await self._start_workflow(entity, workflow_id, given, memo, row, index)
             except RPCError as error:
@@ -315,10 +315,6 @@ def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) 
         carried = carried_from(record, row["generation"], row["version"], terms, epoch=row["newest_epoch"])
     known = {"gaps": gaps} if cancel is None else {"gaps": gaps, "cancel": cancel}
     return carried.model_copy(update=known)
-
-
-def _need_a_person(states: States[Any]) -> list[str]:
-    return [name for name in states.names if name in states and states[name].attention]
 
 
 def _check_size(text: str | None) -> None:

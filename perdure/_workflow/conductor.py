@@ -206,6 +206,10 @@ class Conductor:
             self.waiter.overtaken(standing)
         self._part.end()
         await self.waiter.drained()
+        if self.run.overtaken:
+            self.recorder.publish()
+        if self.run.overtaken or renewing:
+            self.recorder.describe()
         self.recorder.close()
         return renewing
 

@@ -382,10 +382,10 @@ class Performance(Generic[In, Out]):
                 await self._pauses.read()
         except asyncio.CancelledError:
             if self._pauses.withdrawn:  # a deploy would help nobody any more
-                self.attention = None
+                self._need_nobody()
                 await self._recorder.move_here(f"the receipt of {self.slot} is not needed")
             raise
-        self.attention = None
+        self._need_nobody()
         is_done = self.known.effect.status is EffectStatus.DONE  # otherwise the database has lost its record
         if not is_done:
             self._moves.show_without_then()
@@ -414,6 +414,7 @@ class Performance(Generic[In, Out]):
             if workflow.patched(SHOWN_AS_OVER):
                 self._needed_person = True
                 self._recorder.note_outdated(self._run.version + 1)
+                self._recorder.describe()
 
     async def _park(self) -> None:
         """Wait until a person resolves the effect."""

@@ -24,7 +24,7 @@ from perdure.telemetry import metrics, names
 
 NEWEST_HOLDS = "perdure: the newest move holds"
 
-_BEFORE = "as the run before has shown it"
+_UNKNOWN = "what the run before has shown"
 _WRITES_OF_A_TASK = 1_000_000
 """More writes than a lost workflow task can still order."""
 _UNTIL_WRITTEN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
@@ -49,8 +49,8 @@ class Recorder:
         self._outdated = 0
         """Version since which the mirror has shown another state than the run, or another reason; 0 = never."""
         shown = workflow.info().typed_search_attributes
-        self._word = None if shown.get(ATTENTION) is None else _BEFORE
-        """Why a person is needed, as the search attribute shows it."""
+        self._word = None if shown.get(ATTENTION) is None else run.attention_word() or _UNKNOWN
+        """Why a person is needed, as the search attribute shows it, in today's names."""
         self._state = None if shown.get(STATE) is None else run.state
         """The state that the search attribute shows; None = it shows none."""
         self._counted = run.state if run.catching_up else None
@@ -253,8 +253,7 @@ class Recorder:
     def _index(self) -> None:
         """Show in Temporal's lists what has changed, if its server knew the attributes when it was started."""
         word, state, changed = self._run.attention_word(), self._run.state, list[SearchAttributeUpdate[str]]()
-        # What the run before has shown may have another name today, and is not compared with it.
-        if word != self._word and not (self._word == _BEFORE and word):
+        if word != self._word:
             changed.append(ATTENTION.value_unset() if word is None else ATTENTION.value_set(word))
         if self._state is not None and self._state != state:
             changed.append(STATE.value_set(state))

@@ -9,6 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 
 from perdure._services.indexing import Indexing
+from perdure._wire.indexed import STATE
 from perdure.contracts import EffectStatus
 from tests.command import perdure
 from tests.upgrades import effects, states
@@ -25,6 +26,18 @@ def entity(world: World) -> EditedEntity:
 async def _parked(entity: EditedEntity) -> None:
     async with entity.worker(effects.Escalating):
         await _in_doubt(entity)
+
+
+async def _search_attributes(world: World, requested: str) -> None:
+    """Wait until the server knows the search attributes."""
+    indexing = Indexing(world.temporal_client, world.config.model_copy(update={"search_attributes": requested}))
+
+    async def known() -> bool:
+        with suppress(RPCError):
+            await indexing.once()
+        return indexing.known
+
+    await world.until(known, "the server knows the search attributes")
 
 
 async def _in_doubt(entity: EditedEntity) -> None:
@@ -186,17 +199,32 @@ async def test_a_run_that_begins_in_a_state_that_is_gone_stands_still_until_the_
     assert await entity.failures() == 0
 
 
+@row("state renamed")
+async def test_temporals_lists_show_the_new_name_of_the_state_in_which_a_run_continues_from_the_record(
+    entity: EditedEntity,
+) -> None:
+    world = entity.world
+    await _search_attributes(world, "state")
+    async with entity.worker(effects.Escalating, search_attributes="state"):
+        await _in_doubt(entity)
+    run = world.handle(PARCEL, "a")
+    await run.terminate()
+    async with entity.worker(states.Renamed, search_attributes="state"):
+        version = await world.db.fetchval("select version from perdure.ident")
+        assert await world.db.fetchval("select perdure.start_again($1, 'a', 0, $2, 'ann', 'lost')", PARCEL, version)
+        listed = f"WorkflowId = '{run.id}' AND ExecutionStatus = 'Running'"
+
+        async def shown() -> str | None:
+            runs = [each async for each in world.temporal_client.list_workflows(listed)]
+            return runs[0].typed_search_attributes.get(STATE) if runs else None
+
+        assert await world.until(shown, "the run in Temporal's lists") == "sending"
+
+
 async def test_whether_a_state_needs_a_person_can_be_edited_while_runs_show_it_in_temporals_lists(
     entity: EditedEntity,
 ) -> None:
-    indexing = Indexing(entity.world.temporal_client, entity.world.config)
-
-    async def known() -> bool:
-        with suppress(RPCError):
-            await indexing.once()
-        return indexing.known
-
-    await entity.world.until(known, "the server knows the search attribute")
+    await _search_attributes(entity.world, "attention")
     entity.other.replies_to = {"a": [{"refused": "no"}]}
     async with entity.worker(effects.Escalating):
         await entity.start()

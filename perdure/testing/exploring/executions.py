@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from temporalio.api.common.v1 import Payload
 
+from perdure._wire.indexed import ATTENTION
 from perdure._wire.requests import SENT_AGAIN, TakenOver
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.activities import Activities
@@ -33,6 +36,7 @@ class Execution:
         number: distinguishes it from others that had its id.
         args: of its first run.
         memo: of its first run.
+        indexed: the search attributes of its first run.
 
     Attributes:
         outcome: how it ended.
@@ -40,7 +44,14 @@ class Execution:
     """
 
     def __init__(
-        self, world: World, workflow_id: str, lifecycle: str, number: int, args: list[Payload], memo: dict[str, Payload]
+        self,
+        world: World,
+        workflow_id: str,
+        lifecycle: str,
+        number: int,
+        args: list[Payload],
+        memo: dict[str, Payload],
+        indexed: dict[str, Payload],
     ) -> None:
         self._world = world
         self.open: bool = True
@@ -61,9 +72,15 @@ class Execution:
             randomness=world.seed_of(run_id),
             renews_after=world.renews_after(),
             task_time=world.temporal.now,
+            indexed_at_start=indexed,
         )
         self.activities: Activities = Activities(world, self.run, self._add_job)
         self.tasks: WorkflowTasks = WorkflowTasks(world, self.run, self.activities, self._apply_all, self._lose_update)
+
+    @property
+    def indexed(self) -> dict[str, str]:
+        """Its search attributes, as Temporal's lists show them."""
+        return {name: json.loads(value.data) for name, value in self.run.indexed.items()}
 
     def wake(self) -> None:
         """A worker has come, or there is something for it."""
@@ -131,6 +148,8 @@ class Execution:
                 self._update_answered(command.update_response)
             case "complete_workflow_execution":
                 self.close("completed")
+                if ATTENTION.name in self.indexed:
+                    self._world.found("Temporal's lists show another end", f"{self.run.workflow_id}: {self.indexed}")
             case "cancel_workflow_execution":
                 self.close("cancelled")
             case "fail_workflow_execution":
@@ -138,8 +157,14 @@ class Execution:
                 self.close("failed")
             case "continue_as_new_workflow_execution":
                 self._continue(command.continue_as_new_workflow_execution)
+            case "upsert_workflow_search_attributes":
+                self._index(command.upsert_workflow_search_attributes.search_attributes.indexed_fields)
             case _:
-                pass  # markers, memo and search attributes change nothing that a lifecycle can notice
+                pass  # markers and memo change nothing that a lifecycle can notice
+
+    def _index(self, changed: Mapping[str, Payload]) -> None:
+        indexed = {**self.run.indexed, **changed}
+        self.run.indexed = {name: value for name, value in indexed.items() if not sdk.is_null(value)}
 
     def _end_run(self) -> None:
         for timer in self._timers.values():
@@ -163,6 +188,7 @@ class Execution:
             randomness=world.seed_of(run_id),
             renews_after=world.renews_after(),
             task_time=world.temporal.now,
+            indexed_at_start=dict(command.search_attributes.indexed_fields) or before.indexed,
             inbox=[(job, events) for job, events in before.inbox if not job.HasField("resolve_activity")],
         )
         self.activities = Activities(world, self.run, self._add_job)

@@ -23,14 +23,17 @@ def evidence_of(world: World, entity: Entity) -> Evidence:
     def is_its_own(key: str) -> bool:  # results of another entity count where that one is judged
         return any(belongs(key, each) for each in rounds)
 
+    effects = {key: view for key, view in store.effects().items() if is_its_own(key)}
+    begun = {key for key, view in effects.items() if view.attempts}
+    without_attempt = {key for key in observed.entering if is_its_own(key)} - begun
     return Evidence(
         entity,
         results={key: each for key, each in results.items() if is_its_own(key)},
         accounts=world.other_side.accounts,
-        effects={key: view for key, view in store.effects().items() if is_its_own(key)},
+        effects=effects,
         moves=world.database.moves(entity),
         states=world.subject.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
-        skipped=observed.skipped[entity],
+        skipped=observed.skipped[entity].union(*(observed.entering[key] for key in without_attempt)),
         settled_by_person=observed.settled_by_person,
         records_lost=observed.records_lost,
         on_record_at_end={key for each in rounds for key in observed.on_record_at_end[each]},

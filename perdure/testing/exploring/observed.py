@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from perdure._wire.writes import Write
+from perdure._wire.writes import FenceOp, Write
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.answers import Answer, Answers, with_those_at_the_end
 from perdure.testing.exploring.database import belongs
@@ -29,6 +29,7 @@ class Observed:
         told_in_doubt: keys of effects of which a run had told the author that they are in doubt, before it ordered a
             state.
         skipped: states whose write came late, or was not answered.
+        entering: states that the attempts of an effect were to enter, by key.
         records_lost: whether the database has lost the records of attempts.
         on_record_at_end: keys of the effects of an entity that the fence had on record when it ended.
         newer_than_end: keys of the effects of an entity that the fence had on record by a later order than its end.
@@ -48,6 +49,7 @@ class Observed:
         self.performed_again: set[str] = set()
         self.told_in_doubt: set[str] = set()
         self.skipped: dict[Entity, set[str]] = defaultdict(set)
+        self.entering: dict[str, set[str]] = defaultdict(set)
         self.records_lost: bool = False
         self.on_record_at_end: dict[Entity, set[str]] = defaultdict(set)
         self.newer_than_end: dict[Entity, set[str]] = defaultdict(set)
@@ -86,6 +88,8 @@ class Observed:
     def note_ordered_state(self, write: Write, answers: Answers) -> None:
         """Note what `perform` had returned when a run ordered a state by this write."""
         self.told_in_doubt |= {key for key, each in answers.items() if PerformResult(each[-1], 0.0).in_doubt}
+        if write.move is not None and write.fence is not None and write.fence.op is FenceOp.BEGIN:
+            self.entering[write.fence.key].add(write.move.state)
         at = Entity(write.lifecycle, write.id, write.generation), write.version
         self._answered[at] = {*answers} & self._answered.get(at, {*answers})
 

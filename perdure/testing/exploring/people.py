@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from perdure._wire.indexed import ATTENTION, STATE
 from perdure._wire.names import MIRROR
 from perdure._wire.requests import OperatorRequest, Resolution, SendAgain
 from perdure.contracts.keys import Entity, Key, slot_of
@@ -108,6 +109,7 @@ class People:
         if status is None:
             return False
         self._compare(entity, status)
+        self._compare_lists(entity, execution, status)
         if parked := [each for each in status["effects"] if each["parked"]]:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
@@ -145,6 +147,30 @@ class People:
         else:
             world.found("the mirror shows another reason", f"{entity}: {why}, and its workflow has {attention}")
 
+    def _compare_lists(self, entity: Entity, execution: Execution, status: Any) -> None:
+        """While nothing happens, Temporal's lists show the same as the workflow."""
+        indexed = execution.indexed
+        if STATE.name not in indexed:
+            return
+        state, attention = status["state"], status["attention"]
+        shown, why = indexed[STATE.name], indexed.get(ATTENTION.name)
+        if shown != state:
+            self._world.found("Temporal's lists show another state", f"{entity}: {shown}, and it is in {state}")
+        if not _is_word_for(why, attention, state, [each["effect"] for each in status["effects"] if each["parked"]]):
+            self._world.found("Temporal's lists show another reason", f"{entity}: {why}, and it has {attention}")
+
+    def compare_lists_at_end(self, entity: Entity) -> None:
+        """Temporal's lists show the final state."""
+        world = self._world
+        execution, state = (
+            world.temporal.executions.get(entity.workflow_id(None)),
+            world.database.moves(entity)[-1].state,
+        )
+        if execution is None or execution.outcome != "completed" or world.observed.records_lost:
+            return
+        if (shown := execution.indexed.get(STATE.name, state)) != state:
+            world.found("Temporal's lists show another end", f"{entity}: {shown}, and it ended in {state}")
+
     def status(self, execution: Execution) -> Any:
         """The answer of the query `status`."""
         world = self._world
@@ -180,6 +206,20 @@ class People:
             return self._world.temporal.update(entity.workflow_id(None), name, argument)
         except NotFound:
             return None
+
+
+def _is_word_for(shown: str | None, attention: str | None, state: str, parked: list[str]) -> bool:
+    """Whether the search attribute names the reason for which a person is needed, or one of several effects."""
+    if shown is None or attention is None:
+        return shown == attention
+    kind, _, name = shown.partition(": ")
+    match kind:
+        case "in doubt" | "receipt":
+            return bool(_OF_AN_EFFECT.search(attention)) and any(each.startswith(name) for each in (attention, *parked))
+        case "state":
+            return name == state and not _OF_AN_EFFECT.search(attention)
+        case _:
+            return not _OF_AN_EFFECT.search(attention)
 
 
 def _same_reason(shown: str | None, present: str | None) -> bool:

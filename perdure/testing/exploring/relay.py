@@ -6,8 +6,11 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
 from perdure._store.record import carried_from
 from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.indexed import STATE, need_a_person
 from perdure._wire.messages import Message
 from perdure._wire.names import MESSAGE, WAKE
 from perdure._wire.terms import all_terms
@@ -102,9 +105,14 @@ class VirtualRelay:
         return carried.model_copy(update={"gaps": store.lost_since_its_start(row.entity)})
 
     def _start(self, row: Row, carried: Carried) -> None:
-        entity, world = row.entity, self._world
+        entity, world, indexed = row.entity, self._world, TypedSearchAttributes.empty
+        if world.scenario.indexed:
+            declared = world.subject.builds[0].lifecycle(entity.lifecycle).declared
+            state = declared.today(carried.state or declared.initial.value)
+            indexed = TypedSearchAttributes([SearchAttributePair(STATE, state)])
+            carried = carried.model_copy(update={"indexed": need_a_person(declared)})
         try:
-            world.temporal.start(entity.workflow_id(None), entity.lifecycle, row.given, {CARRIED: carried})
+            world.temporal.start(entity.workflow_id(None), entity.lifecycle, row.given, {CARRIED: carried}, indexed)
         except AlreadyStarted:
             if entity.generation and not row.started:  # the run of the generation before is still closing
                 world.loop.call_later(0.5, self._start, row, carried)

@@ -34,6 +34,8 @@ class Run:
         randomness: what the SDK's random numbers begin with.
         renews_after: after how many workflow tasks it is suggested to continue as new.
         task_time: when its last workflow task was started.
+        indexed_at_start: the search attributes that it was started with.
+        indexed: those that it has now.
         history: the activations that were committed.
         shapes: the commands of each, to be compared when it is replayed; None = they count with those of the next.
         patches: the ids of the patches that each of them marked.
@@ -53,6 +55,8 @@ class Run:
     randomness: int
     renews_after: int
     task_time: datetime
+    indexed_at_start: dict[str, Payload] = field(default_factory=dict)
+    indexed: dict[str, Payload] = field(init=False)
     history: list[sdk.WorkflowActivation] = field(default_factory=list)
     shapes: list[bytes | None] = field(default_factory=list)
     patches: list[list[str]] = field(default_factory=list)
@@ -68,6 +72,9 @@ class Run:
     """Whether core merges the last task with the next one, if that has no command."""
     _is_next: bool = False
     """Whether the next task follows the last one without an event between them."""
+
+    def __post_init__(self) -> None:
+        self.indexed = dict(self.indexed_at_start)
 
     @property
     def run_id(self) -> str:
@@ -99,6 +106,8 @@ class Run:
         job.arguments.extend(self.args)
         for key, value in self.memo.items():
             job.memo.fields[key].CopyFrom(value)
+        for key, value in self.indexed_at_start.items():
+            job.search_attributes.indexed_fields[key].CopyFrom(value)
         return job
 
     def begin_task(self, now: datetime) -> list[tuple[sdk.WorkflowActivationJob, int]]:

@@ -59,6 +59,7 @@ class Scenario:
         renews: after how many workflow tasks each run is suggested to continue as new; 0 = never.
         single_batch: whether the SDK applies all jobs of an activation at once, as a later release will.
         restarts: how often the entity is restarted after its end.
+        indexed: whether Temporal's lists show the state of each run, and why it needs a person.
     """
 
     seed: int
@@ -70,6 +71,7 @@ class Scenario:
     renews: int = 0
     single_batch: bool = False
     restarts: int = 0
+    indexed: bool = False
 
 
 @dataclass(frozen=True)

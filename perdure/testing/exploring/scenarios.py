@@ -60,7 +60,9 @@ def without_help(
         single_batch=random.random() < 0.3,
         restarts=int(random.random() < 0.1),
     )
-    return _crowded(random, one, given) if isinstance(given, Program) and random.random() < 0.4 else one
+    if isinstance(given, Program) and random.random() < 0.4:
+        one = _crowded(random, one, given)
+    return replace(one, indexed=random.random() < 0.5)
 
 
 def _crowded(random: Random, one: Scenario, program: Program) -> Scenario:
@@ -186,8 +188,9 @@ def smaller_scenarios(one: Scenario) -> Iterator[Scenario]:
         yield replace(one, calls={key: value for key, value in one.calls.items() if key != name})
         for each in range(len(script)):
             yield replace(one, calls={**one.calls, name: script[:each] + script[each + 1 :]})
-    plainer = (replace(one, restarts=0), replace(one, renews=0), replace(one, builds=(0,)))
-    yield from (each for each in (*plainer, replace(one, single_batch=False)) if each != one)
+    plainer = [replace(one, restarts=0), replace(one, renews=0), replace(one, builds=(0,))]
+    plainer += [replace(one, single_batch=False), replace(one, indexed=False)]
+    yield from (each for each in plainer if each != one)
     if hasattr(one.given, "steps"):
         for name in ("steps", "at_cancel", "at_message", "at_update"):
             for steps in smaller_steps(getattr(one.given, name)):

@@ -60,6 +60,8 @@ def _lines(one: Scenario) -> Iterator[str]:
     yield f"workers: {workers}" + ("; all jobs of an activation are applied at once" if one.single_batch else "")
     if one.renews:
         yield f"each run is suggested to continue as new after {one.renews} workflow tasks"
+    if one.indexed:
+        yield "Temporal's lists show the state of each run, and why it needs a person"
     if one.restarts:
         yield f"restarted after its end: {one.restarts}"
 

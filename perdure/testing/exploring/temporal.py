@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from temporalio.converter import DataConverter
+from temporalio.common import TypedSearchAttributes
+from temporalio.converter import DataConverter, encode_typed_search_attribute_value
 
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.executions import Execution
@@ -59,8 +60,15 @@ class VirtualTemporal:
         self.clock_ahead += by
         self.went_back |= by < timedelta(0)
 
-    def start(self, workflow_id: str, lifecycle: str, given: Any, memo: Mapping[str, Any]) -> Execution:
-        """Start a workflow.
+    def start(
+        self,
+        workflow_id: str,
+        lifecycle: str,
+        given: Any,
+        memo: Mapping[str, Any],
+        indexed: TypedSearchAttributes = TypedSearchAttributes.empty,
+    ) -> Execution:
+        """Start a workflow; `indexed` are its search attributes.
 
         Raises:
             AlreadyStarted: one of that id is open.
@@ -71,7 +79,9 @@ class VirtualTemporal:
         to_payloads = self._converter.payload_converter.to_payloads
         kept = {key: to_payloads([value])[0] for key, value in memo.items()}
         self._started += 1
-        execution = Execution(self.world, workflow_id, lifecycle, self._started, list(to_payloads([given])), kept)
+        shown = {each.key.name: encode_typed_search_attribute_value(each.key, each.value) for each in indexed}
+        args = list(to_payloads([given]))
+        execution = Execution(self.world, workflow_id, lifecycle, self._started, args, kept, shown)
         self.executions[workflow_id] = execution
         execution.wake()
         return execution

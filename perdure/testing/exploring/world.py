@@ -150,6 +150,7 @@ class World:
             if not still:
                 for each in entities:
                     self.findings += judge(evidence_of(self, each))
+                    self.people.compare_lists_at_end(each)
                 self.findings += judge_keys(results_of(self, entity), entity, began)
                 return
             if not sum(self.people.help(each) for each in still):
