@@ -1,13 +1,15 @@
-"""BEHIND: the open workflow has done more than the mirror shows. A signal lets it write its state again.
+"""BEHIND: the open workflow has done more than the mirror shows, or something else. A signal lets it write its state
+again.
 
-Each query costs a workflow task. So only the workflows that wrote since the last reconciliation are queried, or all on
-request.
+Each query costs a workflow task. So only the workflows that wrote since the last reconciliation are queried, and those
+that need a person for a doubt which is not on record any more, or all on request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio.client import WorkflowQueryFailedError
@@ -18,9 +20,11 @@ from perdure._reconcile.failing import report_failing
 from perdure._reconcile.row import Row
 from perdure._services.guarded import TASK_WAITS
 from perdure._store.finding_kinds import BEHIND
+from perdure._store.parked import is_about_doubt
 from perdure._store.sql import shared
 from perdure._wire.names import MIRROR
 from perdure._wire.status import LifecycleStatus
+from perdure.contracts.states import STARTING
 
 _ANSWER = timedelta(seconds=10)
 _FOLLOWS = 10.0
@@ -31,8 +35,8 @@ _NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 async def behind(context: Context, row: Row) -> None:
-    """Query the workflow for its version, and let it write its state if the row is behind."""
-    if row.is_young(context) or (context.asked_since is not None and row.written_at < context.asked_since):
+    """Query the workflow for its state, and let it write that if the row shows another one."""
+    if row.is_young(context) or not _may_differ(context, row):
         return
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:
@@ -47,8 +51,41 @@ async def behind(context: Context, row: Row) -> None:
         elif error.status not in _GONE:
             raise
         return
-    if status.generation == row.entity.generation and status.version > row.version:
+    states = context.app.lifecycle(row.entity.lifecycle).declared
+    is_known = row.state in (STARTING, *states.names)
+    shown = Shown(states.today(row.state) if is_known else None, row.attention, row.version)
+    if status.generation == row.entity.generation and shown.differs_from(status):
         await _mirror_again(context, row, status)
+
+
+def _may_differ(context: Context, row: Row) -> bool:
+    written = context.asked_since is None or row.written_at >= context.asked_since
+    return written or (is_about_doubt(row.attention) and not row.doubts)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the mirror shows of an open entity.
+
+    Attributes:
+        state: today's name of the state; None = no state is declared by its name, which is reported elsewhere.
+        attention: why a person is needed.
+        version: of the newest write.
+    """
+
+    state: str | None
+    attention: str | None
+    version: int
+
+    def differs_from(self, status: LifecycleStatus) -> bool:
+        """Whether the workflow has to write its state again."""
+        if status.version > self.version:
+            return True
+        if any(not each.parked for each in status.effects):
+            return False  # an attempt may have entered a state, and the run does not know that yet
+        if status.attention is None and is_about_doubt(self.attention):
+            return True
+        return self.state not in (None, status.state) or (status.attention is not None and self.attention is None)
 
 
 async def _mirror_again(context: Context, row: Row, status: LifecycleStatus) -> None:
@@ -62,7 +99,10 @@ async def _mirror_again(context: Context, row: Row, status: LifecycleStatus) -> 
             what = f"its workflow is in {status.state!r}, and does not write that, though it was requested to"
             return await context.findings.report(BEHIND, row.entity, what, row.command("show"))
         await asyncio.sleep(0.1)
-    what = f"its workflow was in {status.state!r}, the mirror showed {row.state!r} of before: mirrored again"
+    shown = repr(row.state)
+    if (row.attention is None) != (status.attention is None):
+        shown += f", and that {'a' if row.attention else 'no'} person was needed"
+    what = f"its workflow was in {status.state!r}, the mirror showed {shown}: mirrored again"
     await context.findings.mended(BEHIND, row.entity, what)
 
 

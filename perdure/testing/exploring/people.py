@@ -7,9 +7,11 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from perdure._reconcile.behind import Shown
 from perdure._wire.indexed import ATTENTION, STATE
 from perdure._wire.names import MIRROR
 from perdure._wire.requests import OperatorRequest, Resolution, SendAgain
+from perdure._wire.status import LifecycleStatus
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus, NotPerformed
 from perdure.contracts.states import STARTING
@@ -91,7 +93,8 @@ class People:
             answer.add_done_callback(ended)
 
     def reconcile(self, entity: Entity) -> None:
-        """Let mirror and Temporal agree again: open entities continue, and running ones mirror their state."""
+        """Let mirror and Temporal agree again after a restore: open entities continue, and running ones mirror their
+        state."""
         self._world.relay.recover()
         with suppress(NotFound):
             self._world.temporal.signal(entity.workflow_id(None), MIRROR, "reconciliation")
@@ -130,7 +133,7 @@ class People:
 
     def _compare(self, entity: Entity, status: Any) -> None:
         """While nothing happens, the mirror shows the state of the workflow, and why a person is needed; if an order of
-        a run or task that Temporal has lost may have come late, after a reconciliation."""
+        a run or task that Temporal has lost may have come late, after a reconciliation, if that sees the difference."""
         world, state, attention = self._world, status["state"], status["attention"]
         newest = world.database.moves(entity)[-1]
         shown, why = newest.state, newest.attention
@@ -139,9 +142,11 @@ class People:
         if (shown == state and _same_reason(why, attention)) or world.observed.records_lost:
             return
         overtook = world.observed.tasks_lost and world.temporal.went_back  # by a version from before
-        if (world.observed.histories_lost or overtook) and entity not in self._reconciled:
+        mirror = Shown(shown, why, world.database.store.version(entity))
+        excused = (world.observed.histories_lost or overtook) and entity not in self._reconciled
+        if excused and mirror.differs_from(LifecycleStatus.model_validate(status)):
             self._reconciled.add(entity)
-            self.reconcile(entity)
+            world.temporal.signal(entity.workflow_id(None), MIRROR, "reconciliation")
         elif shown != state:
             world.found("the mirror shows another state", f"{entity}: {shown}, and its workflow is in {state}")
         else:

@@ -109,6 +109,38 @@ async def test_why_a_person_is_needed_outlasts_a_reconciliation_and_the_loss_of_
     assert await world.until(needs_a_person, "the mirror shows the reason") == why
 
 
+async def test_a_state_that_a_late_write_of_a_newer_version_has_put_into_the_mirror_is_written_over(
+    world: World, reconciliation: Reconciling
+) -> None:
+    world.counterparty.replies += [{"refused": "no"}]
+    await begun(world, "lookup/a")
+    await world.is_in("lookup", "a", "failed")
+    await world.db.execute("update perdure.ident set version = version + 1000")
+    await world.db.execute("update perdure.entity set state = 'doing', attention = null")
+    await reconciliation.open_entities()
+    seen = "its workflow was in 'failed', the mirror showed 'doing', and that no person was needed: mirrored again"
+    assert await reconciliation.found("behind") == [("a", seen, True)]
+    shown = await world.client.status("lookup", "a")
+    assert (shown.state, shown.attention) == ("failed", "no")
+
+
+async def test_a_doubt_that_is_over_needs_no_person_after_a_reconciliation(
+    world: World, reconciliation: Reconciling
+) -> None:
+    """A late outcome has settled it while Temporal was lost. The run that continues from the record writes nothing."""
+    other = "do-lookup was rejected: another reason, which stays"
+    await begun(world, "staying/doubt", "staying/rejected")
+    await world.db.execute("update perdure.entity set attention = 'do is in doubt: no answer' where id = 'doubt'")
+    await world.db.execute("update perdure.entity set attention = $1 where id = 'rejected'", other)
+    await reconciliation.open_entities(asked_since=datetime.now(UTC) + timedelta(minutes=1))
+    seen = "its workflow was in 'in', the mirror showed 'in', and that a person was needed: mirrored again"
+    assert await reconciliation.found("behind") == [("doubt", seen, True)]
+    assert (await world.client.status("staying", "doubt")).attention is None
+    await reconciliation.open_entities()
+    assert len(await reconciliation.found("behind")) == 1
+    assert (await world.client.status("staying", "rejected")).attention == other
+
+
 async def test_an_end_whose_entity_another_session_holds_keeps_no_other_from_being_checked(
     world: World, reconciliation: Reconciling
 ) -> None:
