@@ -2,7 +2,7 @@
 again.
 
 Each query costs a workflow task. So only the workflows that wrote since the last reconciliation are queried, and those
-that need a person for a doubt which is not on record any more, or all on request.
+that need a person for an effect although none is in doubt, or all on request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perdure._reconcile.failing import report_failing
 from perdure._reconcile.row import Row
 from perdure._services.guarded import TASK_WAITS
 from perdure._store.finding_kinds import BEHIND
-from perdure._store.parked import is_about_doubt
+from perdure._store.parked import is_of_an_effect
 from perdure._store.sql import shared
 from perdure._wire.names import MIRROR
 from perdure._wire.status import LifecycleStatus
@@ -60,7 +60,7 @@ async def behind(context: Context, row: Row) -> None:
 
 def _may_differ(context: Context, row: Row) -> bool:
     written = context.asked_since is None or row.written_at >= context.asked_since
-    return written or (is_about_doubt(row.attention) and not row.doubts)
+    return written or (is_of_an_effect(row.attention) and not row.doubts)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Shown:
             return True
         if any(not each.parked for each in status.effects):
             return False  # an attempt may have entered a state, and the run does not know that yet
-        if status.attention is None and is_about_doubt(self.attention):
+        if status.attention is None and is_of_an_effect(self.attention):
             return True
         return self.state not in (None, status.state) or (status.attention is not None and self.attention is None)
 

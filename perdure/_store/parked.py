@@ -16,3 +16,8 @@ An argument of queries, so it is a regular expression of PostgreSQL as well."""
 def is_about_doubt(attention: str | None) -> bool:
     """Whether a person may be needed for an effect in doubt."""
     return attention is not None and re.search(ABOUT_DOUBT, attention) is not None
+
+
+def is_of_an_effect(attention: str | None) -> bool:
+    """Whether a run has given this reason for one of its effects: it is in doubt, or its receipt does not fit."""
+    return attention is not None and re.search(r" is in doubt: | is done, and its receipt ", attention) is not None

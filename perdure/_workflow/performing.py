@@ -114,7 +114,8 @@ class Performance(Generic[In, Out]):
         """Perform the effect until it is settled. Enter `then` if the effect is done."""
         await self._until_open()
         self._moves.check()
-        end = await self._perform()
+        with self._recorder.describing():  # the author's code may wait already, beside this effect
+            end = await self._perform()
         # Where a cancel has stopped an earlier run before the effect, its state is not entered: the cancel stops this
         # run as well, unless the author's code has to learn of a doubt.
         learns = self._run.requests.stopped and not isinstance(end, Done)
@@ -246,7 +247,7 @@ class Performance(Generic[In, Out]):
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
                 await self._bar_end()
                 end = await self._until_settled()
-                if self._needed_person:  # the author's code may wait already, beside this effect
+                if self._needed_person:
                     await self._recorder.update_mirror()
             effects.settled(self)
             if not isinstance(end, Done):
@@ -414,7 +415,6 @@ class Performance(Generic[In, Out]):
             if workflow.patched(SHOWN_AS_OVER):
                 self._needed_person = True
                 self._recorder.note_outdated(self._run.version + 1)
-                self._recorder.describe()
 
     async def _park(self) -> None:
         """Wait until a person resolves the effect."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -249,6 +249,18 @@ class Recorder:
         """Show the present state, and the possible actions of a person, in the Web UI."""
         workflow.set_current_details(details(self._run.status()))
         self._index()
+
+    @contextmanager
+    def describing(self) -> Iterator[None]:
+        """Show what has changed when the code inside is over, unless it is thrown away with its run."""
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self.describe()
+            raise
+        self.describe()
 
     def _index(self) -> None:
         """Show in Temporal's lists what has changed, if its server knew the attributes when it was started."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -69,16 +71,17 @@ class Requests:
         """Note a request for a retry, of all effects, or of one."""
         self.retry, self.retry_of = asked, slot
 
-    def await_retry(self, *, anew: bool) -> None:
-        """Note that the author's code waits for a retry: for one that is requested `anew`, or for an unused one of the
-        previous run."""
+    @contextmanager
+    def awaiting_retry(self, *, anew: bool) -> Iterator[None]:
+        """Surround a wait of the author's code for a retry: for one that is requested `anew`, or for an unused one of
+        the previous run."""
         if anew and not self.waits_for_retry:  # otherwise it is for the branch that waits already
             self.retry_is_done()
         self._waits_for_retry += 1
-
-    def stop_awaiting_retry(self) -> None:
-        """Note that the author's code continues."""
-        self._waits_for_retry -= 1
+        try:
+            yield
+        finally:
+            self._waits_for_retry -= 1
 
     def retry_is_done(self) -> None:
         """Note that the retry was used, or that it is for no branch."""

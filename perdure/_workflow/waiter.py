@@ -129,7 +129,6 @@ class Waiter:
     async def retry_requested(self) -> OperatorRequest:
         """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
         asked, catches_up = self._run.requests, self._run.branch_catches_up
-        asked.await_retry(anew=not catches_up)
         request: OperatorRequest | None = None
         slot: str | None = None
 
@@ -140,13 +139,10 @@ class Waiter:
             return request is not None
 
         granted = catches_up and asked.retry is not None
-        try:
-            with self._arrival():
-                if granted:
-                    await asyncio.sleep(0)  # a time-out around this wait may be over: the retry is for a later one
-                await self.pause(None, is_requested)
-        finally:
-            asked.stop_awaiting_retry()
+        with self._recorder.describing(), asked.awaiting_retry(anew=not catches_up), self._arrival():
+            if granted:
+                await asyncio.sleep(0)  # a time-out around this wait may be over: the retry is for a later one
+            await self.pause(None, is_requested)
         assert request is not None
         self._run.effects.retry_begins()
         continue_for(slot)

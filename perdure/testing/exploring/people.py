@@ -7,11 +7,15 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from temporalio.api.sdk.v1 import WorkflowMetadata
+
 from perdure._reconcile.behind import Shown
+from perdure._store.parked import is_of_an_effect
 from perdure._wire.indexed import ATTENTION, STATE
 from perdure._wire.names import MIRROR
 from perdure._wire.requests import OperatorRequest, Resolution, SendAgain
 from perdure._wire.status import LifecycleStatus
+from perdure._workflow.details import details
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus, NotPerformed
 from perdure.contracts.states import STARTING
@@ -20,13 +24,12 @@ from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.temporal import NotFound
 
 if TYPE_CHECKING:
+    from perdure.testing.exploring.workers import Worker
     from perdure.testing.exploring.world import World
 
 _NAME = "a person"
 GIVEN_UP = re.compile(r"(?P<key>\S+) was given up, so a retry would make no call: use send_again")
 """The part of the refusal of a retry that names the effect to send again instead."""
-_OF_AN_EFFECT = re.compile(r" is in doubt: | is done, and its receipt ")
-"""Matches why an effect needs a person."""
 
 
 class People:
@@ -108,11 +111,13 @@ class People:
         execution = world.temporal.executions.get(entity.workflow_id(None))
         if execution is None or not execution.open:
             return self._reconcile(entity, execution)
-        status, row = self.status(execution), world.database.rows[entity.id]
-        if status is None:
+        worker, row = self._worker_of(execution), world.database.rows[entity.id]
+        status = None if worker is None else worker.query(execution.run, "status")
+        if worker is None or status is None:
             return False
         self._compare(entity, status)
         self._compare_lists(entity, execution, status)
+        self._compare_details(entity, status, worker.query(execution.run, "__temporal_workflow_metadata"))
         if parked := [each for each in status["effects"] if each["parked"]]:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
@@ -164,6 +169,12 @@ class People:
         if not _is_word_for(why, attention, state, [each["effect"] for each in status["effects"] if each["parked"]]):
             self._world.found("Temporal's lists show another reason", f"{entity}: {why}, and it has {attention}")
 
+    def _compare_details(self, entity: Entity, status: Any, metadata: WorkflowMetadata) -> None:
+        """While nothing happens, the Web UI shows the same as the workflow."""
+        shown, present = metadata.current_details, details(LifecycleStatus.model_validate(status))
+        if shown != present:
+            self._world.found("the Web UI shows something else", f"{entity}: {shown}\n\nand it is:\n\n{present}")
+
     def compare_lists_at_end(self, entity: Entity) -> None:
         """Temporal's lists show the final state."""
         world = self._world
@@ -177,11 +188,13 @@ class People:
             world.found("Temporal's lists show another end", f"{entity}: {shown}, and it ended in {state}")
 
     def status(self, execution: Execution) -> Any:
-        """The answer of the query `status`."""
-        world = self._world
-        sticky = execution.tasks.sticky
-        worker = sticky if sticky and sticky.takes_work else world.worker_for(execution.run.lifecycle)
+        """The answer of the query `status`; None = no worker can give it."""
+        worker = self._worker_of(execution)
         return None if worker is None else worker.query(execution.run, "status")
+
+    def _worker_of(self, execution: Execution) -> Worker | None:
+        sticky = execution.tasks.sticky
+        return sticky if sticky and sticky.takes_work else self._world.worker_for(execution.run.lifecycle)
 
     def _reconcile(self, entity: Entity, execution: Execution | None) -> bool:
         end_lost = self._world.observed.records_lost
@@ -220,14 +233,14 @@ def _is_word_for(shown: str | None, attention: str | None, state: str, parked: l
     kind, _, name = shown.partition(": ")
     match kind:
         case "in doubt" | "receipt":
-            return bool(_OF_AN_EFFECT.search(attention)) and any(each.startswith(name) for each in (attention, *parked))
+            return is_of_an_effect(attention) and any(each.startswith(name) for each in (attention, *parked))
         case "state":
-            return name == state and not _OF_AN_EFFECT.search(attention)
+            return name == state and not is_of_an_effect(attention)
         case _:
-            return not _OF_AN_EFFECT.search(attention)
+            return not is_of_an_effect(attention)
 
 
 def _same_reason(shown: str | None, present: str | None) -> bool:
     """Whether the mirror shows the reason of the workflow; of several effects that need a person, each run shows
     another one."""
-    return shown == present or all(each and _OF_AN_EFFECT.search(each) for each in (shown, present))
+    return shown == present or all(map(is_of_an_effect, (shown, present)))
