@@ -383,10 +383,10 @@ class Performance(Generic[In, Out]):
                 await self._pauses.read()
         except asyncio.CancelledError:
             if self._pauses.withdrawn:  # a deploy would help nobody any more
-                self._need_nobody()
+                self.attention = None
                 await self._recorder.move_here(f"the receipt of {self.slot} is not needed")
             raise
-        self._need_nobody()
+        self.attention = None
         is_done = self.known.effect.status is EffectStatus.DONE  # otherwise the database has lost its record
         if not is_done:
             self._moves.show_without_then()
