@@ -22,7 +22,7 @@ class Kind:
 
 UNDELIVERED = Kind("undelivered", True, "committed, and not delivered to Temporal")
 MISSING = Kind("missing", True, "a row of the app that should have a lifecycle, and has none")
-BEHIND = Kind("behind", True, "the mirror shows less than the open workflow has done")
+BEHIND = Kind("behind", True, "the mirror shows something else than the open workflow")
 UNFINISHED = Kind("unfinished", True, "the workflow closed normally, and the mirror shows it as open")
 ENDED = Kind("ended", True, "the workflow failed, timed out, was terminated or cancelled, and its row is open")
 VANISHED = Kind("vanished", True, "an open row without a workflow anywhere")

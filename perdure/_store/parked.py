@@ -18,6 +18,10 @@ def is_about_doubt(attention: str | None) -> bool:
     return attention is not None and re.search(ABOUT_DOUBT, attention) is not None
 
 
+_OF_AN_EFFECT = r" is in doubt: | is done, and its receipt "
+"""Matches the texts by which `Performance` needs a person."""
+
+
 def is_of_an_effect(attention: str | None) -> bool:
     """Whether a run has given this reason for one of its effects: it is in doubt, or its receipt does not fit."""
-    return attention is not None and re.search(r" is in doubt: | is done, and its receipt ", attention) is not None
+    return attention is not None and re.search(_OF_AN_EFFECT, attention) is not None

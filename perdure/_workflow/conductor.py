@@ -208,7 +208,6 @@ class Conductor:
         await self.waiter.drained()
         if self.run.overtaken:
             self.recorder.publish()
-        if self.run.overtaken or renewing:
             self.recorder.describe()
         self.recorder.close()
         return renewing

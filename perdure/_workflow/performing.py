@@ -372,6 +372,7 @@ class Performance(Generic[In, Out]):
         """Wait for a deploy of code that declares a smaller receipt: the effect is done, and its receipt is too large
         for Temporal, so it is only in the database. No call is made again."""
         pause, longest = LOOKS_AGAIN
+        # `_OF_AN_EFFECT` in _store/parked.py matches this text.
         await self._need_person(
             f"is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
             f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
@@ -423,7 +424,7 @@ class Performance(Generic[In, Out]):
         await pauses.read(FenceOp.LOST, why="no word of how it ended")
         if not self.record.in_doubt or self.known.effect.in_flight > 0:
             return
-        # `ABOUT_DOUBT` in _store/parked.py matches this text.
+        # `ABOUT_DOUBT` and `_OF_AN_EFFECT` in _store/parked.py match this text.
         if await self._need_person(f"is in doubt: {self.known.effect.why or 'no word of how it ended'}"):
             self._attempts.acted()
         if not self.record.is_behind:

@@ -178,12 +178,10 @@ class People:
     def compare_lists_at_end(self, entity: Entity) -> None:
         """Temporal's lists show the final state."""
         world = self._world
-        execution, state = (
-            world.temporal.executions.get(entity.workflow_id(None)),
-            world.database.moves(entity)[-1].state,
-        )
+        execution = world.temporal.executions.get(entity.workflow_id(None))
         if execution is None or execution.outcome != "completed" or world.observed.records_lost:
             return
+        state = world.database.moves(entity)[-1].state
         if (shown := execution.indexed.get(STATE.name, state)) != state:
             world.found("Temporal's lists show another end", f"{entity}: {shown}, and it ended in {state}")
 
